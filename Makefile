@@ -1,0 +1,59 @@
+# What a developer can do. Everything happens in .venv, which this file makes; nothing needs root.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(shell command -v uv 2>/dev/null)
+
+.PHONY: help demo test lint fmt bench clean
+
+help: ## list what can be done here
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
+
+$(VENV)/bin/python:
+ifdef UV
+	$(UV) venv --quiet --python $(PYTHON) $(VENV)
+else
+	$(PYTHON) -m venv $(VENV)
+endif
+
+# The demo's install and the developers' are apart: the first is small, so that the first run is quick.
+$(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
+ifdef UV
+	$(UV) pip install --quiet --python $(BIN)/python -e '.[demo]'
+else
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[demo]'
+endif
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+ifdef UV
+	$(UV) pip install --quiet --python $(BIN)/python -e . --group dev
+else
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e . --group dev
+endif
+	@touch $@
+
+demo: $(VENV)/.demo ## run the main job on real processes on this machine
+	@$(BIN)/guideway demo
+
+test: $(VENV)/.dev lint ## install what the tests need, check the code, run every test
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev ## ruff, mypy strict, and that imports run one way
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fmt: $(VENV)/.dev ## format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev ## measure; each figure beside what it is compared with
+	$(BIN)/python -m bench
+
+clean: ## remove the environment and all caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build

@@ -1,0 +1,53 @@
+"""Text and places in it. Offsets, lines and columns count characters (Unicode code points), never bytes."""
+
+from bisect import bisect_right
+
+from guideway.dsl.record import Record
+
+BYTE_ORDER_MARK = "\ufeff"
+
+
+class Span(Record):
+    """A half-open range of offsets in a source text: ``start`` is in it, ``end`` is not."""
+
+    start: int
+    end: int
+
+
+class Position(Record):
+    """A place as people count it: the first line and the first column are 1."""
+
+    line: int
+    column: int
+
+
+class Source(Record):
+    """A program's text, and the name under which to speak of it (a path, or ``-``)."""
+
+    text: str
+    name: str = "program"
+
+    def position(self, offset: int) -> Position:
+        """Return the line and column of an offset. A leading byte order mark takes no column."""
+        return positions(self.text, (offset,))[0]
+
+    def line(self, number: int) -> str:
+        """Return one line, counted from 1, without its line end and without a byte order mark."""
+        return self.text.removeprefix(BYTE_ORDER_MARK).split("\n")[number - 1].removesuffix("\r")
+
+
+def positions(text: str, offsets: tuple[int, ...]) -> tuple[Position, ...]:
+    """Return the position of each offset, reading the text once."""
+    starts = [0]
+    at = text.find("\n")
+    while at >= 0:
+        starts.append(at + 1)
+        at = text.find("\n", at + 1)
+    mark = len(BYTE_ORDER_MARK) if text.startswith(BYTE_ORDER_MARK) else 0
+
+    def position(offset: int) -> Position:
+        line = bisect_right(starts, offset)
+        column = offset - starts[line - 1] + 1
+        return Position(line, max(1, column - mark) if line == 1 else column)
+
+    return tuple(position(offset) for offset in offsets)

@@ -1,0 +1,1 @@
+"""The published language and its copies. Never decides what runs."""

@@ -1,0 +1,50 @@
+"""What there is to name: hosts with their probes, services with their drivers. Names are checked when it is made."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import anyio
+
+from guideway.dsl.ast import Target
+from guideway.dsl.lexer import is_name
+from guideway.interpreter.drivers.base import Probe
+from guideway.interpreter.service import Service
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Something to ping. ``deadline`` is in seconds; None takes the default of the command."""
+
+    name: str
+    probe: Probe
+    deadline: float | None = None
+
+
+class Inventory:
+    """The hosts and services of an installation, by name.
+
+    Raises ``ValueError`` for a name that the language cannot spell.
+    """
+
+    def __init__(self, hosts: Iterable[Host] = (), services: Iterable[Service] = ()) -> None:
+        self.hosts: Mapping[str, Host] = MappingProxyType({host.name: host for host in hosts})
+        self.services: Mapping[str, Service] = MappingProxyType({service.name: service for service in services})
+        for name in (*self.hosts, *self.services):
+            if not is_name(name):
+                raise ValueError(f"`{name}` is not a name that a program can spell")
+        self._names = {
+            Target.HOST: tuple(sorted(self.hosts)),
+            Target.SERVICE: tuple(sorted(self.services)),
+            Target.RESTARTABLE: tuple(sorted(name for name, service in self.services.items() if service.restartable)),
+        }
+
+    def names(self, target: Target) -> tuple[str, ...]:
+        """Return the names of one kind, sorted."""
+        return self._names[target]
+
+    async def close(self) -> None:
+        """Give back what the drivers hold."""
+        async with anyio.create_task_group() as tasks:
+            for service in self.services.values():
+                tasks.start_soon(service.close)
