@@ -1,0 +1,155 @@
+"""The transports: Streamable HTTP on loopback, and stdio. Who is asking is settled before; nothing here decides it.
+
+HTTP serves both protocol eras at one path. In this version it does not authenticate, so it binds to loopback and
+nowhere else, and checks Host and Origin, so that no web page can reach it through a browser (DNS rebinding).
+"""
+
+import ipaddress
+import signal
+import socket
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import anyio
+import uvicorn
+from anyio.abc import TaskStatus
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
+
+PATH: Final = "/mcp"
+"""Where the endpoint stands."""
+
+
+def require_loopback(host: str) -> None:
+    """Raise ``ValueError`` unless a bind address is loopback."""
+    try:
+        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback:
+        raise ValueError(
+            f"`{host}` is not a loopback address: HTTP is served on 127.0.0.1, ::1 or localhost only, "
+            "because this version does not authenticate who asks over it"
+        )
+
+
+def http_app(
+    server: Server[Any],
+    *,
+    host: str,
+    port: int,
+    allowed_hosts: Iterable[str] = (),
+    allowed_origins: Iterable[str] = (),
+) -> Starlette:
+    """Return the HTTP application of a server that is reached at ``host`` and ``port``.
+
+    A request whose Host header is not that address, or one of ``allowed_hosts``, is answered 421. A request with an
+    Origin header is answered 403 unless it is of the same address or one of ``allowed_origins``.
+    """
+    hosts = list(_authorities(host, port))
+    return server.streamable_http_app(
+        streamable_http_path=PATH,
+        transport_security=TransportSecuritySettings(
+            allowed_hosts=[*hosts, *allowed_hosts],
+            allowed_origins=[*(f"http://{authority}" for authority in hosts), *allowed_origins],
+        ),
+    )
+
+
+def _authorities(host: str, port: int) -> Iterator[str]:
+    """Yield the spellings of the address in a Host header: RFC 9110, section 7.2; the default port may be left out."""
+    for name in dict.fromkeys((f"[{host}]" if ":" in host else host, "localhost", "127.0.0.1", "[::1]")):
+        yield f"{name}:{port}"
+        if port == 80:
+            yield name
+
+
+async def serve_http(
+    server: Server[Any],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    allowed_hosts: Iterable[str] = (),
+    allowed_origins: Iterable[str] = (),
+    grace: float = 10.0,
+    signals: bool = True,
+    task_status: TaskStatus[str] = anyio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve HTTP until SIGINT or SIGTERM comes, or this task is cancelled; then stop in good order.
+
+    ``port`` 0 takes a free one. The task status is given the endpoint's URL once it is listening. Calls that are
+    running when it is told to stop have ``grace`` seconds to end before they are cancelled. ``signals`` False leaves
+    signals alone, for a server inside another program.
+
+    Raises ``ValueError`` for an address that is not loopback, ``OSError`` where it cannot be bound.
+    """
+    require_loopback(host)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, port), family=family, backlog=2048) as listener:
+        port = listener.getsockname()[1]
+        app = http_app(server, host=host, port=port, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins)
+        http = _Uvicorn(
+            uvicorn.Config(
+                app,
+                http="h11",  # httptools keeps white space at the end of header values (RFC 9110, section 5.5)
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=round(grace),
+            )
+        )
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_stop_when_cancelled, http)
+            if signals:
+                tasks.start_soon(_stop_at_signal, http)
+            tasks.start_soon(_tell_when_listening, http, f"http://{next(_authorities(host, port))}{PATH}", task_status)
+            with anyio.CancelScope(shield=True):
+                await http.serve(sockets=[listener])
+            tasks.cancel_scope.cancel()
+
+
+class _Uvicorn(uvicorn.Server):
+    """Leaves signals to ``serve_http``, and says when it is listening."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = anyio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def _tell_when_listening(http: _Uvicorn, url: str, task_status: TaskStatus[str]) -> None:
+    await http.listening.wait()
+    task_status.started(url)
+
+
+async def _stop_when_cancelled(http: _Uvicorn) -> None:
+    try:
+        await anyio.sleep_forever()
+    finally:
+        http.should_exit = True
+
+
+async def _stop_at_signal(http: _Uvicorn) -> None:
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
+        async for _ in received:
+            http.force_exit = http.should_exit  # the second one does not wait
+            http.should_exit = True
+
+
+async def serve_stdio(server: Server[Any]) -> None:
+    """Serve standard input and output until the input ends. Calls that are running then are cancelled."""
+    async with stdio_server() as (read, write):
+        await server.run(read, write, server.create_initialization_options())

@@ -1,0 +1,84 @@
+"""A report as plain text for a person: one line a step. Every door shows these lines; a shell may add colour.
+
+Nothing here decides anything, and no text of a service gets in: ``untrusted_output`` stays in the machine form, or is
+added by ``output_lines`` for a person at a terminal.
+"""
+
+from collections.abc import Iterator
+from typing import assert_never
+
+from guideway.dsl.errors import Refusal, draw
+from guideway.dsl.scopes import scope_list
+from guideway.interpreter.results import Containment, Event, Outcome, Report, Status, Step
+
+
+def report_lines(report: Report) -> list[str]:
+    """Return a whole report: its steps with the containments between them, why it was refused, and how it ended."""
+    lines = [event_line(event) for event in _in_order(report)]
+    if report.refusal is not None:
+        lines += refusal_lines(report.refusal)
+    return [*lines, summary_line(report)]
+
+
+def event_line(event: Event) -> str:
+    """Return one step or containment as one line, as it stands in a report and in a live list."""
+    match event:
+        case Containment(line=line, after_step=step):
+            return f"   CONTAINMENT_TRIGGERED: step {step} failed, the CATCH of the TRY in line {line} runs"
+        case Step():
+            return f'{event.number:>2} {event.outcome:<9} {event.command} "{event.target}"{_findings(event)}'
+        case _:
+            assert_never(event)
+
+
+def output_lines(step: Step) -> list[str]:
+    """Return what the service itself said, set off so that it is not taken for this program's words."""
+    return [f"   | {line}" for line in (step.untrusted_output or "").splitlines()]
+
+
+def refusal_lines(refusal: Refusal) -> list[str]:
+    """Return every reason of a refusal with its place in the program, and the scopes where they are what is missing."""
+    lines = [line for diagnostic in refusal.diagnostics for line in draw(diagnostic, refusal.source).splitlines()]
+    if refusal.missing_scopes:
+        lines.append(f"required scopes: {scope_list(refusal.required_scopes)}")
+        lines.append(f"missing scopes: {scope_list(refusal.missing_scopes)}")
+    return lines
+
+
+def summary_line(report: Report) -> str:
+    """Return how a pipeline ended, in one line."""
+    steps = f"{len(report.steps)} step{'' if len(report.steps) == 1 else 's'} in {report.seconds:.2f} s"
+    match report.status:
+        case Status.COMPLETED:
+            return f"completed: {steps}"
+        case Status.CONTAINED:
+            return f"contained: {steps}; a failure was made up for by a CATCH"
+        case Status.FAILED:
+            return f"failed: {steps}"
+        case Status.TIMED_OUT:
+            return f"timed out: {steps}; the pipeline's own deadline passed"
+        case Status.CANCELLED:
+            return f"cancelled: {steps}"
+        case Status.REFUSED if report.steps:
+            return f"refused: {report.refusal}; stopped after {steps}"
+        case Status.REFUSED:
+            return f"refused: {report.refusal}; nothing ran"
+        case _:
+            assert_never(report.status)
+
+
+def _findings(step: Step) -> str:
+    """Return what a step found or why it failed, and how long it took, with what goes before."""
+    if step.outcome is Outcome.RUNNING:
+        return ""
+    found = [part for part in (step.observation, step.reason, step.message) if part]
+    return f": {': '.join(found)} ({step.seconds:.2f} s)" if found else f" ({step.seconds:.2f} s)"
+
+
+def _in_order(report: Report) -> Iterator[Event]:
+    """Yield steps and containments as they happened: a containment comes behind the step that failed."""
+    containments = list(reversed(report.containments))
+    for step in report.steps:
+        yield step
+        while containments and containments[-1].after_step <= step.number:
+            yield containments.pop()
