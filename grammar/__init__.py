@@ -1,1 +1,10 @@
-"""The published language and its copies. Never decides what runs."""
+"""The published language and its copies: what a caller may be shown of the grammar. Never decides what runs.
+
+Importing this package loads neither Lark nor the grammar file; the first question about the grammar does.
+"""
+
+from guideway.grammar.copies import GrammarCopy, copy_for, published_grammar
+from guideway.grammar.dialects import DIALECTS
+from guideway.grammar.trim import NoGrammar, trim
+
+__all__ = ["DIALECTS", "GrammarCopy", "NoGrammar", "copy_for", "published_grammar", "trim"]

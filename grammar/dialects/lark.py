@@ -1,0 +1,58 @@
+"""The model as a Lark grammar, with its comments: what is published is printed back byte for byte."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from guideway.grammar.model import (
+    Alternative,
+    Definition,
+    Grammar,
+    Group,
+    Ignore,
+    Item,
+    Literal,
+    Paragraph,
+    Pattern,
+    Reference,
+    Repeat,
+)
+
+_MARKS: Final[dict[tuple[int, int | None], str]] = {(0, 1): "?", (0, None): "*", (1, None): "+"}
+_ESCAPES: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def print_grammar(grammar: Grammar) -> str:
+    """Return a grammar in Lark's syntax, which Lark loads as LALR with the contextual lexer."""
+    return "\n".join("".join(f"{line}\n" for line in _paragraph(paragraph)) for paragraph in grammar.paragraphs)
+
+
+def _paragraph(paragraph: Paragraph) -> Iterator[str]:
+    for line in paragraph.comment:
+        yield f"// {line}".rstrip()
+    for definition in paragraph.definitions:
+        yield _definition(definition)
+
+
+def _definition(definition: Definition) -> str:
+    if isinstance(definition, Ignore):
+        return f"%ignore {definition.name}"
+    return f"{definition.name}: " + "\n    | ".join(map(_alternative, definition.alternatives))
+
+
+def _alternative(alternative: Alternative) -> str:
+    return " ".join(map(_item, alternative.items))
+
+
+def _item(item: Item) -> str:
+    match item:
+        case Literal(text):
+            return '"' + "".join(_ESCAPES.get(char, char) for char in text) + '"'
+        case Pattern(regex):
+            return f"/{regex}/"
+        case Reference(name):
+            return name
+        case Group(alternatives):
+            return "(" + " | ".join(map(_alternative, alternatives)) + ")"
+        case Repeat(inner, least, most):
+            mark = _MARKS.get((least, most)) or f"~{least}..{most}"
+            return _item(inner) + mark
