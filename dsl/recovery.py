@@ -313,7 +313,10 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     """Return the known word that is most like a misspelled one, or None where none is near."""
     import difflib  # noqa: PLC0415  # only a misspelling pays for it
 
-    found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    candidates = list(known)
+    if len(candidates) > 1_000:  # comparing is slow: of a large inventory, look where the first letter is right
+        candidates = [name for name in candidates if name[0] == word[0]][:1_000]
+    found = difflib.get_close_matches(word, candidates, n=1, cutoff=0.6)
     return found[0] if found else None
 
 

@@ -1,13 +1,19 @@
 """The one way in: every door admits and runs programs here."""
 
+import time
+import uuid
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
-from guideway.dsl.analysis import Analysis, WorstCase
-from guideway.dsl.ast import Program
-from guideway.dsl.parser import DEFAULT_LIMITS, Limits
+from guideway.dsl.analysis import Analysis, WorstCase, analyze
+from guideway.dsl.ast import Command, GetStatus, IfRunning, Ping, Program, Restart
+from guideway.dsl.errors import Refusal
+from guideway.dsl.parser import DEFAULT_LIMITS, Limits, parse
+from guideway.interpreter.authorizer import require_scopes, require_targets, vocabulary
+from guideway.interpreter.evaluator import Evaluator
 from guideway.interpreter.inventory import Inventory
 from guideway.interpreter.principal import Principal
-from guideway.interpreter.results import Observer, Report
+from guideway.interpreter.results import Observer, Report, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,14 +22,18 @@ class Deadlines:
 
     ping: float = 5.0
     get_status: float = 10.0
-    restart: float = 60.0
     if_running: float = 30.0
+    restart: float = 60.0
     pipeline: float = 300.0
+
+
+DEFAULT_DEADLINES = Deadlines()
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """A program that may run: this caller, this tree, nothing else."""
+    """A program that this caller may run, and the most that it can do. ``worst_case.seconds`` counts the commands'
+    deadlines; the pipeline's own deadline may end it sooner."""
 
     program: Program
     analysis: Analysis
@@ -34,18 +44,68 @@ class Pipeline:
     """Admits programs and runs them. One for the whole process; safe to use from many tasks."""
 
     def __init__(
-        self, inventory: Inventory, *, limits: Limits = DEFAULT_LIMITS, deadlines: Deadlines = Deadlines()
+        self, inventory: Inventory, *, limits: Limits = DEFAULT_LIMITS, deadlines: Deadlines = DEFAULT_DEADLINES
     ) -> None:
         self.inventory = inventory
         self.limits = limits
         self.deadlines = deadlines
 
     def admit(self, text: str, caller: Principal, *, name: str = "program") -> Admitted:
-        """Check a program without any effect. Raises ``Refusal``."""
-        raise NotImplementedError
+        """Check a program without any effect, in the order of the language: size, syntax, scopes, names.
+
+        Raises ``Refusal``.
+        """
+        now = time.time()
+        program = parse(text, name=name, limits=self.limits, vocabulary=vocabulary(caller, now))
+        analysis = analyze(program)
+        require_scopes(analysis, caller, program.source, now)
+        require_targets(analysis, caller, self.inventory, program.source, now)
+        return Admitted(program, analysis, analysis.worst_case(self.deadline))
 
     async def run(
         self, text: str, caller: Principal, *, name: str = "program", observe: Observer | None = None
     ) -> Report:
         """Admit a program and run it. A refusal is a report too; only cancellation is raised."""
-        raise NotImplementedError
+        run_id = str(uuid.uuid4())
+        started = datetime.now(UTC).isoformat(timespec="milliseconds")
+        since = time.perf_counter()
+        admitted: Admitted | None = None
+        evaluator: Evaluator | None = None
+        refused: Refusal | None = None
+        try:
+            admitted = self.admit(text, caller, name=name)
+            evaluator = Evaluator(admitted.analysis, caller, self.inventory, self.deadline, observe)
+            match await evaluator.run(self.deadlines.pipeline):
+                case True:
+                    status = Status.CONTAINED if evaluator.containments else Status.COMPLETED
+                case False:
+                    status = Status.FAILED
+                case None:
+                    status = Status.TIMED_OUT
+        except Refusal as reasons:
+            status, refused = Status.REFUSED, reasons
+        return Report(
+            run_id=run_id,
+            status=status,
+            steps=tuple(evaluator.steps) if evaluator else (),
+            containments=tuple(evaluator.containments) if evaluator else (),
+            worst_case=admitted.worst_case if admitted else None,
+            ran=dict(evaluator.ran) if evaluator else {},
+            started=started,
+            seconds=round(time.perf_counter() - since, 6),
+            refusal=refused,
+        )
+
+    def deadline(self, command: Command) -> float:
+        """Return the seconds that a command may take: its target's own, else the default of its kind."""
+        match command:
+            case Ping():
+                return self.inventory.hosts[command.target].deadline or self.deadlines.ping
+            case Restart():
+                return self.inventory.services[command.target].deadline or self.deadlines.restart
+            case GetStatus():
+                return self.deadlines.get_status
+            case IfRunning():
+                return self.deadlines.if_running
+            case _:
+                raise TypeError(f"no deadline for {type(command).__name__}")

@@ -1,0 +1,190 @@
+"""The walk: a tree of commands to steps. It runs one admitted program once, and checks every node again before it runs.
+
+How a statement ended is a value (ok or failed); what stops the whole pipeline (a refusal, the pipeline's deadline, a
+cancellation) is an exception. So CATCH sees failed commands and nothing else.
+"""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import assert_never
+
+import anyio
+
+from guideway.dsl.analysis import Analysis
+from guideway.dsl.ast import Block, Command, GetStatus, IfRunning, Ping, Restart, Statement, TryCatch
+from guideway.dsl.source import positions
+from guideway.interpreter.authorizer import Allow, Deny, authorize, refusal
+from guideway.interpreter.drivers.base import Fault, Observation
+from guideway.interpreter.inventory import Inventory
+from guideway.interpreter.principal import Principal
+from guideway.interpreter.results import Containment, Observer, Outcome, Reason, State, Step
+from guideway.interpreter.untrusted import clean
+
+logger = logging.getLogger(__name__)
+
+
+class Evaluator:
+    """One run of one program: what it has done so far is in ``steps``, ``containments`` and ``ran``.
+
+    ``deadline`` gives the seconds that a command may take.
+    """
+
+    def __init__(
+        self,
+        analysis: Analysis,
+        caller: Principal,
+        inventory: Inventory,
+        deadline: Callable[[Command], float],
+        observe: Observer | None,
+    ) -> None:
+        self.steps: list[Step] = []
+        self.containments: list[Containment] = []
+        self.ran: Counter[str] = Counter()
+        self._analysis = analysis
+        self._source = analysis.program.source
+        self._caller = caller
+        self._inventory = inventory
+        self._deadline = deadline
+        self._observe = observe
+        starts = tuple(command.start for command in analysis.commands)
+        self._positions = dict(zip(starts, positions(self._source.text, starts), strict=True))
+        self._pipeline_scope = anyio.CancelScope()
+
+    async def run(self, seconds: float) -> bool | None:
+        """Run the program; return whether it ended ok, or None where ``seconds`` did not suffice.
+
+        Raises ``Refusal`` where a node may not run after all.
+        """
+        with anyio.move_on_after(seconds) as self._pipeline_scope:
+            return await self._sequence(self._analysis.program.statements)
+        return None
+
+    async def _sequence(self, statements: tuple[Statement, ...]) -> bool:
+        for statement in statements:
+            if not await self._statement(statement):
+                return False
+        return True
+
+    async def _statement(self, statement: Statement) -> bool:
+        match statement:
+            case Ping() | GetStatus() | Restart():
+                return await self._command(statement) is not None
+            case IfRunning(then=then, otherwise=otherwise):
+                match await self._command(statement):
+                    case None:
+                        return False
+                    case State.RUNNING | State.DEGRADED:
+                        return await self._sequence(then.statements)
+                    case _:
+                        return otherwise is None or await self._sequence(otherwise.statements)
+            case TryCatch(body=body, handler=handler):
+                if await self._sequence(body.statements):
+                    return True
+                position = self._source.position(statement.start)
+                self._contain(Containment(position.line, position.column, after_step=len(self.steps)))
+                return await self._sequence(handler.statements)
+            case Block(statements=statements):
+                return await self._sequence(statements)
+            case _:
+                assert_never(statement)
+
+    def _contain(self, containment: Containment) -> None:
+        self.containments.append(containment)
+        if self._observe:
+            self._observe(containment)
+
+    async def _command(self, command: Ping | GetStatus | Restart | IfRunning) -> State | None:
+        """Run one command and log its step; return the state that it found, None if it failed.
+
+        A host that answers counts as running.
+        """
+        position = self._positions[command.start]
+        number = len(self.steps) + 1
+        started = datetime.now(UTC).isoformat(timespec="milliseconds")
+        since = time.perf_counter()
+
+        def step(outcome: Outcome, **facts: str | Reason | None) -> Step:
+            return Step(
+                number=number,
+                line=position.line,
+                column=position.column,
+                command=command.keyword,
+                target=command.target,
+                outcome=outcome,
+                started=started,
+                seconds=round(time.perf_counter() - since, 6),
+                **facts,  # type: ignore[arg-type]  # the three text fields and the reason
+            )
+
+        def log(ended: Step) -> None:
+            self.steps.append(ended)
+            if self._observe:
+                self._observe(ended)
+
+        now = time.time()
+        match authorize(command, self._caller, self._inventory, now):
+            case Deny() as denied:
+                log(step(Outcome.REFUSED, message=denied.diagnostic.message))
+                raise refusal([denied], self._analysis, self._caller, self._source, now)
+            case Allow():
+                pass
+        if self._observe:
+            self._observe(step(Outcome.RUNNING))
+        self.ran[command.keyword] += 1
+        try:
+            state, observation, output = await self._act(command)
+        except Exception as error:  # noqa: BLE001  # whatever a driver raises is an outcome of its step
+            fault = error if isinstance(error, Fault) else self._unforeseen(command, error)
+            log(
+                step(
+                    Outcome.FAILED,
+                    reason=fault.reason,
+                    message=fault.message,
+                    untrusted_output=clean(fault.output) or None,
+                )
+            )
+            return None
+        except anyio.get_cancelled_exc_class():
+            out_of_time = self._pipeline_scope.cancel_called
+            log(step(Outcome.TIMED_OUT if out_of_time else Outcome.CANCELLED))
+            raise
+        log(step(Outcome.OK, observation=observation, untrusted_output=clean(output) or None))
+        return state
+
+    def _unforeseen(self, command: Command, error: Exception) -> Fault:
+        """Return the failure that stands for an exception that no driver may raise: the pipeline goes its usual way."""
+        logger.error("%s %r: unforeseen exception from a driver", command.keyword, command.target, exc_info=error)
+        return Fault(Reason.UNKNOWN, "the driver failed in an unforeseen way; the log says how")
+
+    async def _act(self, command: Ping | GetStatus | Restart | IfRunning) -> tuple[State, str, str]:
+        """Do what a command says; return the state found, this program's words for it, and the backend's.
+
+        Raises ``Fault``.
+        """
+        seconds = self._deadline(command)
+        inventory = self._inventory
+        match command:
+            case Ping():
+                with anyio.move_on_after(seconds):
+                    echo = await inventory.hosts[command.target].probe.probe()
+                    return State.RUNNING, f"answered in {echo.seconds * 1000:.1f} ms ({echo.method})", ""
+                raise Fault(Reason.NO_ANSWER, f"no answer within {seconds:g} s")
+            case GetStatus():
+                with anyio.move_on_after(seconds):
+                    return _found(await inventory.services[command.target].state())
+                raise Fault(Reason.TIMED_OUT, f"no word from the service manager within {seconds:g} s")
+            case IfRunning():
+                with anyio.move_on_after(seconds):
+                    return _found(await inventory.services[command.target].settled())
+                raise Fault(Reason.UNSETTLED, f"the service did not settle within {seconds:g} s")
+            case Restart():  # it keeps its own deadline, because it knows what it was waiting for
+                return _found(await inventory.services[command.target].restart(seconds))
+            case _:
+                assert_never(command)
+
+
+def _found(seen: Observation) -> tuple[State, str, str]:
+    return seen.state, seen.state.value, seen.output
