@@ -1,34 +1,253 @@
-"""What a service is to a program: a state with its health counted in, and a restart that is ok only when it is well."""
+"""What a service is to a program: a state with its health counted in, and a restart that is ok only when it is well.
 
-from guideway.interpreter.drivers.base import Observation, Probe, ServiceDriver
+That a service manager accepted or finished a restart proves nothing: what it started may be dead a moment later. So a
+restart is watched until an instance that was not there before runs, passes its health check, and goes on doing so.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+import anyio
+
+from guideway.interpreter.drivers.base import Fault, Observation, Phase, Probe, ServiceDriver
+from guideway.interpreter.results import Reason, State
+
+logger = logging.getLogger(__name__)
+
+#: Kept back from a restart's deadline, to ask for the start of what was stopped and to read the end of the log.
+GRACE_SECONDS = 1.0
+_TAIL_SECONDS = 1.0
+_FIRST_PAUSE, _LONGEST_PAUSE, _PAUSE_GROWTH = 0.02, 0.25, 1.5
+
+_UNSETTLED = frozenset({State.STARTING, State.STOPPING})
+# After these the end of the service's own log says more than its manager does.
+_SELF_INFLICTED = frozenset(
+    {Reason.STOP_TIMED_OUT, Reason.START_FAILED, Reason.START_TIMED_OUT, Reason.UNHEALTHY, Reason.CANNOT_PROBE}
+)
 
 
 class Service:
-    """A service of the inventory: a driver, a health check, and one lock for its mutations."""
+    """A service of the inventory: a driver, a health check, and one lock for its mutations.
+
+    All times are in seconds. ``settle`` is how long a restarted service has to stay well, ``health_seconds`` how long
+    one health check may take, and ``deadline`` how long a restart may, None for the default of the command.
+    """
 
     def __init__(
-        self, name: str, driver: ServiceDriver, *, health: Probe | None = None, restartable: bool = True
+        self,
+        name: str,
+        driver: ServiceDriver,
+        *,
+        health: Probe | None = None,
+        restartable: bool = True,
+        settle: float = 1.0,
+        health_seconds: float = 2.0,
+        deadline: float | None = None,
     ) -> None:
         self.name = name
         self.restartable = restartable
+        self.deadline = deadline
         self._driver = driver
         self._health = health
+        self._settle = settle
+        self._health_seconds = health_seconds
+        self._lock = anyio.Lock()
 
     async def state(self) -> Observation:
-        """Return the state now; ``degraded`` where it runs and its health check fails. Raises ``Fault``."""
-        raise NotImplementedError
+        """Return the state now; ``degraded`` where it runs and its health check fails, and ``output`` says how.
+
+        Raises ``Fault``, ``cannot_probe`` among others: where the check could not be sent, the state is not known.
+        """
+        with self._only_faults():
+            seen, ill = await self._look()
+            if ill is not None and ill.reason is Reason.CANNOT_PROBE:
+                raise Fault(Reason.CANNOT_PROBE, f"it runs, but its health is not known: {ill.message}", ill.output)
+            return await self._explain(seen, ill)
 
     async def settled(self) -> Observation:
-        """Return the state once it is neither starting nor stopping. The caller sets the deadline. Raises ``Fault``."""
-        raise NotImplementedError
+        """Return the state once it is neither starting nor stopping. The caller sets the deadline. Raises ``Fault``.
+
+        Whether a service runs does not depend on its health: one whose check could not be sent counts as running.
+        """
+        with self._only_faults():
+            pauses = _pauses()
+            while True:
+                seen, ill = await self._look()
+                if seen.state not in _UNSETTLED:
+                    return await self._explain(seen, ill)
+                await anyio.sleep(next(pauses))
 
     async def restart(self, deadline: float) -> Observation:
-        """Restart, and return once a new instance is seen healthy.
+        """Restart, and return once a new instance is seen healthy and stays so.
 
-        Raises ``Fault`` at the latest after ``deadline`` seconds.
+        One restart at a time: others wait for their turn within their own deadline. Raises ``Fault`` at the latest
+        after ``deadline`` seconds; its reason says what was being waited for.
         """
-        raise NotImplementedError
+        end = anyio.current_time() + deadline
+        with self._only_faults():
+            try:
+                return await self._restart(deadline, end)
+            except Fault as fault:
+                if fault.reason not in _SELF_INFLICTED:
+                    raise
+                output = _lines(fault.output, await self._tail(end))
+                raise Fault(fault.reason, fault.message, output) from fault
 
     async def close(self) -> None:
         """Give back what the driver holds."""
         await self._driver.close()
+
+    async def _restart(self, deadline: float, end: float) -> Observation:
+        grace = min(GRACE_SECONDS, deadline / 10)
+        waiting = _Waiting(deadline, Reason.TIMED_OUT, "another restart of it was not over")
+        with anyio.CancelScope(deadline=end - grace):
+            async with self._lock:
+                waiting.on(Reason.TIMED_OUT, "there was no word from the service manager")
+                before = await self._driver.observe()
+                await self._driver.restart(waiting.enter, grace)
+                return await self._watch(before.identity, waiting)
+        raise waiting.fault()
+
+    async def _watch(self, before: str | None, waiting: "_Waiting") -> Observation:
+        """Return once an instance other than ``before`` is well and has stayed so."""
+        pauses = _pauses()
+        instance: str | None = None
+        well_since: float | None = None
+        while True:
+            seen = await self._driver.observe()
+            runs = _newcomer(seen, before, instance, waiting)
+            instance = runs or instance
+            if runs is None or not await self._is_well(seen, waiting):
+                well_since = None
+                await anyio.sleep(next(pauses))
+                continue
+            now = anyio.current_time()
+            well_since = now if well_since is None else well_since
+            remaining = well_since + self._settle - now
+            if remaining <= 0:
+                return seen
+            await anyio.sleep(min(next(pauses), remaining))
+
+    async def _is_well(self, seen: Observation, waiting: "_Waiting") -> bool:
+        if seen.state is State.DEGRADED:
+            waiting.on(Reason.UNHEALTHY, "it ran, and its service manager called it unhealthy", seen.output)
+            return False
+        # A check that is still out at the deadline is not known to fail, and has not passed either.
+        if waiting.reason not in {Reason.UNHEALTHY, Reason.CANNOT_PROBE}:
+            waiting.on(Reason.UNHEALTHY, "it ran, and its health check had not passed")
+        match await self._check():
+            case None:
+                waiting.on(Reason.START_TIMED_OUT, f"it ran, but had not been well for {self._settle:g} s")
+                return True
+            case Fault(reason=Reason.CANNOT_PROBE) as fault:
+                waiting.on(Reason.CANNOT_PROBE, f"it ran, but its health is not known: {fault.message}", fault.output)
+            case fault:
+                waiting.on(Reason.UNHEALTHY, f"it ran, and its health check failed: {fault.message}", fault.output)
+        return False
+
+    async def _look(self) -> tuple[Observation, Fault | None]:
+        """Return what the manager says and, of a running service, what is wrong with its health."""
+        seen = await self._driver.observe()
+        return seen, await self._check() if seen.state is State.RUNNING else None
+
+    async def _check(self) -> Fault | None:
+        """Return what is wrong with the service's health."""
+        if self._health is None:
+            return None
+        with anyio.move_on_after(self._health_seconds):
+            try:
+                await self._health.probe()
+            except Fault as fault:
+                return fault
+            return None
+        return Fault(Reason.NO_ANSWER, f"no answer within {self._health_seconds:g} s")
+
+    async def _explain(self, seen: Observation, ill: Fault | None) -> Observation:
+        """Return the state with health counted in and, where all is not well, what there is to read about it."""
+        if ill is not None:
+            state = seen.state if ill.reason is Reason.CANNOT_PROBE else State.DEGRADED
+            seen = replace(seen, state=state, output=_lines(seen.output, f"health check: {ill.message}", ill.output))
+        if seen.state in {State.DEGRADED, State.FAILED}:
+            return replace(seen, output=_lines(seen.output, await self._tail(anyio.current_time() + _TAIL_SECONDS)))
+        return seen
+
+    async def _tail(self, end: float) -> str:
+        with anyio.CancelScope(deadline=end):
+            try:
+                return await self._driver.tail()
+            except Fault as fault:
+                return f"(its log could not be read: {fault.message})"
+        return ""
+
+    @contextmanager
+    def _only_faults(self) -> Iterator[None]:
+        try:
+            yield
+        except Fault:
+            raise
+        except Exception as error:
+            logger.exception("%s: unforeseen exception from its driver or its health check", self.name)
+            raise Fault(Reason.UNKNOWN, "the driver failed in an unforeseen way; the log says how") from error
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """What a restart is waiting for now: at the deadline, that is the reason of its failure."""
+
+    deadline: float
+    reason: Reason
+    message: str
+    output: str = ""
+
+    def on(self, reason: Reason, message: str, output: str = "") -> None:
+        self.reason, self.message, self.output = reason, message, output
+
+    def enter(self, phase: Phase) -> None:
+        match phase:
+            case Phase.STOPPING:
+                self.on(Reason.STOP_TIMED_OUT, "it had not stopped (if it stops later, nothing starts it again)")
+            case Phase.STARTING:
+                self.on(Reason.START_TIMED_OUT, "it had not started")
+            case _:
+                assert_never(phase)
+
+    def fault(self) -> Fault:
+        return Fault(self.reason, f"after {self.deadline:.3g} s {self.message}", self.output)
+
+
+def _newcomer(seen: Observation, before: str | None, instance: str | None, waiting: _Waiting) -> str | None:
+    """Return the identity of what runs, if it was not there before the restart; None where that is yet to come.
+
+    ``instance`` is the one that was seen to run already: nothing may take its place. Raises ``Fault``.
+    """
+    match seen.state:
+        case State.STOPPED | State.FAILED:
+            raise Fault(Reason.START_FAILED, "it started and ended", seen.output)
+        case State.STARTING | State.STOPPING:
+            if instance is not None:
+                raise Fault(Reason.START_FAILED, f"it started, and is {seen.state} again", seen.output)
+            waiting.on(Reason.START_TIMED_OUT, f"it was still {seen.state}")
+            return None
+        case State.RUNNING | State.DEGRADED:
+            if seen.identity is None or seen.identity == before:
+                waiting.on(Reason.START_TIMED_OUT, "no other instance ran than before the restart")
+                return None
+            if instance not in {None, seen.identity}:
+                raise Fault(Reason.START_FAILED, "it started, ended, and was started again", seen.output)
+            return seen.identity
+        case _:
+            assert_never(seen.state)
+
+
+def _pauses() -> Iterator[float]:
+    pause = _FIRST_PAUSE
+    while True:
+        yield pause
+        pause = min(pause * _PAUSE_GROWTH, _LONGEST_PAUSE)
+
+
+def _lines(*texts: str) -> str:
+    return "\n".join(text for text in texts if text)

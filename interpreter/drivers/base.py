@@ -1,9 +1,18 @@
-"""The protocols that backends fulfil, and the one way in which they fail."""
+"""The protocols that backends fulfil, the one way in which they fail, and the form of their options.
 
+Owns what a driver and a probe are to the rest. Never reaches a backend, and never says what a state means to a program:
+that is ``service``.
+"""
+
+import ipaddress
+import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Annotated, Protocol
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from guideway.interpreter.results import Reason, State
 
@@ -46,15 +55,20 @@ class ServiceDriver(Protocol):
     """One service behind one service manager. Calls carry no deadline of their own: the caller cancels them."""
 
     async def observe(self) -> Observation:
-        """Return what the manager says now. Raises ``Fault``."""
+        """Return what the manager says now. Cheap: it is polled. Raises ``Fault``."""
         ...
 
-    async def restart(self, enter: Callable[[Phase], None]) -> None:
+    async def restart(self, enter: Callable[[Phase], None], grace: float) -> None:
         """Stop the service where it runs, start it, and return once the manager says that this is done.
 
         Calls ``enter`` when a phase begins. When it is cancelled after the stop, it still asks for the start, without
-        waiting for it: a cancelled restart must not leave a service down. Raises ``Fault``.
+        waiting for it and for at most ``grace`` seconds: a cancelled restart must not leave a service down. Raises
+        ``Fault``.
         """
+        ...
+
+    async def tail(self) -> str:
+        """Return the end of what the service wrote, empty where the manager keeps nothing. Raises ``Fault``."""
         ...
 
     async def close(self) -> None:
@@ -71,8 +85,48 @@ class Echo:
 
 
 class Probe(Protocol):
-    """One way to ask whether a host or a service answers."""
+    """One way to ask whether a host or a service answers. The caller sets the deadline and cancels."""
 
     async def probe(self) -> Echo:
         """Return the answer. Raises ``Fault``: ``no_answer``, or ``cannot_probe`` where nothing could be sent."""
         ...
+
+
+class Options(BaseModel):
+    """Part of the configuration. Nothing is coerced, and a name that is not known is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class DriverOptions(Options, ABC):
+    """What the configuration says of a driver, for one service."""
+
+    @abstractmethod
+    def build(self) -> ServiceDriver:
+        """Make the driver. Reaches nothing: it is not known yet whether the service manager is there."""
+
+
+class ProbeOptions(Options, ABC):
+    """What the configuration says of a probe."""
+
+    @abstractmethod
+    def build(self) -> Probe:
+        """Make the probe. Sends nothing."""
+
+
+_HOSTNAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*\.?")
+
+
+def _address(text: str) -> str:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        # An IPv4 address with a mistake in it would otherwise pass as a name of four numeric labels.
+        if len(text) > 253 or not _HOSTNAME.fullmatch(text) or text.rpartition(".")[2].isdecimal():
+            raise ValueError("must be an IP address or a host name") from None
+    return text
+
+
+#: An IP address or a host name.
+Address = Annotated[str, AfterValidator(_address)]
+Port = Annotated[int, Field(ge=1, le=65535)]

@@ -1,0 +1,285 @@
+"""Services behind supervisord, over its XML-RPC interface on a unix socket or a loopback port.
+
+Owns the translation between supervisord's states and faults and ours. Never decides whether a service is well: that
+supervisord calls a process RUNNING means only that it has lived for its ``startsecs``.
+
+One connection a call: it costs a millisecond, nothing idle is left to go stale or to be given back, and a cancelled
+call can leave nothing half-read behind.
+"""
+
+import errno
+import logging
+import os
+import re
+import ssl
+import xml.parsers.expat
+import xmlrpc.client
+from collections.abc import Callable
+from enum import IntEnum
+from pathlib import Path
+from typing import Annotated, Any, Self
+from urllib.parse import urlsplit
+
+import anyio
+import httpx2
+from pydantic import AfterValidator, Strict, model_validator
+
+from guideway.interpreter.drivers.base import DriverOptions, Fault, Observation, Phase
+from guideway.interpreter.drivers.causes import os_errors
+from guideway.interpreter.results import Reason, State
+
+logger = logging.getLogger(__name__)
+
+MOST_RESPONSE_BYTES = 256 * 1024
+TAIL_BYTES = 4096
+_POLL_SECONDS = 0.02
+
+
+class _Process(IntEnum):
+    """Process states (supervisor/states.py, ProcessStates)."""
+
+    STOPPED = 0
+    STARTING = 10
+    RUNNING = 20
+    BACKOFF = 30
+    STOPPING = 40
+    EXITED = 100
+    FATAL = 200
+    UNKNOWN = 1000
+
+
+class _Code(IntEnum):
+    """Fault codes (supervisor/xmlrpc.py, Faults): those that mean something to us."""
+
+    SHUTDOWN_STATE = 6
+    BAD_NAME = 10
+    NO_FILE = 20
+    NOT_EXECUTABLE = 21
+    ABNORMAL_TERMINATION = 40
+    SPAWN_ERROR = 50
+    ALREADY_STARTED = 60
+    NOT_RUNNING = 70
+
+
+_FAULTS = {
+    _Code.SHUTDOWN_STATE: (Reason.UNREACHABLE, "supervisord is shutting down"),
+    _Code.BAD_NAME: (Reason.NOT_FOUND, "supervisord has no program of the configured name"),
+    _Code.NO_FILE: (Reason.START_FAILED, "its command does not exist"),
+    _Code.NOT_EXECUTABLE: (Reason.START_FAILED, "its command cannot be executed"),
+    _Code.ABNORMAL_TERMINATION: (Reason.START_FAILED, "it started and ended"),
+    _Code.SPAWN_ERROR: (Reason.START_FAILED, "it could not be started, or ended before it counted as started"),
+}
+
+# What XML 1.0 cannot hold. supervisord writes a log's bytes into its answer as they are, colours and all.
+_NOT_XML = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+
+_HEADERS = {"User-Agent": "guideway", "Content-Type": "text/xml", "Accept-Encoding": "identity", "Connection": "close"}
+
+# The client wants TLS settings, also where it speaks none; these trust nobody, and reading authorities takes long.
+_NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+class SupervisordDriver:
+    """One program of a supervisord. ``url`` is used over ``socket`` where there is one."""
+
+    def __init__(self, program: str, *, url: str, socket: Path | None = None) -> None:
+        self._program = program
+        self._url = url
+        self._socket = socket
+
+    async def observe(self) -> Observation:
+        """Return what supervisord says now. Raises ``Fault``."""
+        info = await self._info()
+        output = str(info.get("spawnerr") or info.get("description") or "")
+        pid = info.get("pid")
+        identity = f"{pid}@{info.get('start')}" if pid else None
+        match _Process(info["state"]):
+            case _Process.RUNNING:
+                return Observation(State.RUNNING, identity, output)
+            case _Process.STARTING | _Process.BACKOFF:  # BACKOFF: it ended, and supervisord is about to try again
+                return Observation(State.STARTING, identity, output)
+            case _Process.STOPPING:
+                return Observation(State.STOPPING, identity, output)
+            case _Process.STOPPED:
+                return Observation(State.STOPPED, None, output)
+            case _Process.EXITED:  # supervisord notes an error only where the exit status was not an expected one
+                return Observation(State.FAILED if info.get("spawnerr") else State.STOPPED, None, output)
+            case _Process.FATAL:
+                return Observation(State.FAILED, None, output)
+            case _Process.UNKNOWN:
+                raise Fault(Reason.UNKNOWN, "supervisord has lost track of the process", output)
+
+    async def restart(self, enter: Callable[[Phase], None], grace: float) -> None:
+        """Stop, start, and return once supervisord says RUNNING. Raises ``Fault``."""
+        enter(Phase.STOPPING)
+        try:
+            await self._accept(_Code.NOT_RUNNING, "stopProcess", True)
+            # It was being stopped already, perhaps: that is waited for too, because a start in the midst of it is
+            # answered with an internal error.
+            await self._leave_stopping()
+            enter(Phase.STARTING)
+            await self._accept(_Code.ALREADY_STARTED, "startProcess", True)
+        except anyio.get_cancelled_exc_class():
+            with anyio.move_on_after(grace, shield=True):
+                await self._bring_back()
+            raise
+
+    async def tail(self) -> str:
+        """Return the end of the program's standard error, else of its standard output. Raises ``Fault``."""
+        return await self._log("tailProcessStderrLog") or await self._log("tailProcessStdoutLog")
+
+    async def close(self) -> None:
+        """Hold nothing between calls."""
+
+    async def _info(self) -> dict[str, Any]:
+        info = await self._call("getProcessInfo")
+        if not isinstance(info, dict) or info.get("state") not in list(_Process):
+            raise Fault(Reason.UNKNOWN, "what answers at the socket does not speak as supervisord does", repr(info))
+        return info
+
+    async def _leave_stopping(self) -> _Process:
+        """Return the state, once that is not STOPPING."""
+        while True:
+            if (state := _Process((await self._info())["state"])) is not _Process.STOPPING:
+                return state
+            await anyio.sleep(_POLL_SECONDS)
+
+    async def _bring_back(self) -> None:
+        """Ask for the start of what a cancelled restart may have stopped. Nothing here ends the cancellation."""
+        try:
+            if await self._leave_stopping() in {_Process.STOPPED, _Process.EXITED, _Process.FATAL}:
+                await self._accept(_Code.ALREADY_STARTED, "startProcess", False)
+        except Fault as fault:
+            logger.warning("%s: stopped, and not started again: %s", self._program, fault.message)
+        except anyio.get_cancelled_exc_class():
+            logger.warning("%s: still stopping when the restart was given up; nothing starts it again", self._program)
+            raise
+
+    async def _accept(self, code: _Code, method: str, *arguments: int) -> None:
+        """Call, and take one fault for success: what was asked for is so already."""
+        try:
+            await self._call(method, *arguments)
+        except _Refused as fault:
+            if fault.code != code:
+                raise
+
+    async def _log(self, method: str) -> str:
+        """Return the end of a log, empty where there is none.
+
+        supervisord cuts at a byte and then fails on the rest of a character: a few bytes less, and it is whole.
+        """
+        for length in range(TAIL_BYTES, TAIL_BYTES - 4, -1):
+            try:
+                answer = await self._call(method, 0, length)
+            except _BrokeDown:
+                continue
+            return str(answer[0]) if isinstance(answer, list) and answer else ""
+        raise Fault(Reason.UNKNOWN, "supervisord cannot hand out its log, which is not UTF-8 text")
+
+    async def _call(self, method: str, *arguments: int) -> Any:
+        """Call one method for our program. Raises ``Fault``."""
+        request = xmlrpc.client.dumps((self._program, *arguments), f"supervisor.{method}")
+        answer = await self._post(request.encode())
+        try:
+            (value,), _ = xmlrpc.client.loads(_NOT_XML.sub(b"", answer), use_builtin_types=True)
+        except xmlrpc.client.Fault as fault:
+            raise _Refused(fault.faultCode, fault.faultString) from None
+        except (xmlrpc.client.Error, xml.parsers.expat.ExpatError, ValueError, TypeError, LookupError) as error:
+            raise Fault(Reason.UNKNOWN, "what answers at the socket does not speak XML-RPC") from error
+        return value
+
+    async def _post(self, body: bytes) -> bytes:
+        transport = httpx2.AsyncHTTPTransport(
+            uds=None if self._socket is None else str(self._socket), verify=_NO_AUTHORITIES, trust_env=False
+        )
+        answer = bytearray()
+        try:
+            async with (
+                httpx2.AsyncClient(transport=transport, trust_env=False, timeout=None) as client,
+                client.stream("POST", self._url, content=body, headers=_HEADERS) as response,
+            ):
+                status = response.status_code
+                async for part in response.aiter_raw():
+                    answer += part
+                    if len(answer) > MOST_RESPONSE_BYTES:
+                        raise Fault(Reason.UNKNOWN, f"an answer of more than {MOST_RESPONSE_BYTES} bytes is not read")
+        except (httpx2.TransportError, OSError) as error:
+            raise _unreachable(error) from error
+        match status:
+            case 200:
+                return bytes(answer)
+            case 401 | 403:
+                raise Fault(Reason.NO_PERMISSION, "supervisord asks for a password, and none is configured")
+            case 500:
+                raise _BrokeDown(Reason.UNKNOWN, "supervisord met an internal error; its own log says which")
+            case _:
+                raise Fault(Reason.UNKNOWN, f"what answers at the socket is not supervisord: HTTP {status}")
+
+
+class _Refused(Fault):
+    """supervisord answered with a fault."""
+
+    def __init__(self, code: int, text: str) -> None:
+        known = _FAULTS.get(_Code(code)) if code in list(_Code) else None
+        reason, message = known or (Reason.UNKNOWN, f"supervisord refused, with fault {code}")
+        super().__init__(reason, message, text)
+        self.code = code
+
+
+class _BrokeDown(Fault):
+    """supervisord answered HTTP 500."""
+
+
+def _unreachable(error: BaseException) -> Fault:
+    match next((found.errno for found in os_errors(error)), None):
+        case None:
+            return Fault(Reason.UNREACHABLE, "supervisord closed the connection without an answer")
+        case errno.EACCES | errno.EPERM:
+            return Fault(Reason.NO_PERMISSION, "this process may not connect to supervisord's socket")
+        case errno.ENOENT:
+            return Fault(Reason.UNREACHABLE, "supervisord is not there: its socket does not exist")
+        case errno.ECONNREFUSED:
+            return Fault(Reason.UNREACHABLE, "supervisord is not there: nothing listens on its socket")
+        case number:
+            return Fault(Reason.UNREACHABLE, f"supervisord cannot be reached: {os.strerror(number).lower()}")
+
+
+def _whole_path(path: Path) -> Path:
+    if not path.is_absolute():
+        raise ValueError("must be an absolute path")
+    if len(os.fsencode(path)) > 107:  # sun_path, with its final zero (unix(7))
+        raise ValueError("is longer than the 107 bytes that a socket's path can have")
+    return path
+
+
+def _loopback(text: str) -> str:
+    parts = urlsplit(text)
+    plain = parts.scheme == "http" and parts.port and parts.path in {"", "/"} and not parts.query and not parts.fragment
+    if not plain or parts.username is not None or parts.hostname not in {"127.0.0.1", "::1", "localhost"}:
+        raise ValueError("must be http://127.0.0.1:PORT: supervisord's protocol is not encrypted")
+    return text.rstrip("/")
+
+
+def _one_program(name: str) -> str:
+    # `group:*` is a whole group to supervisord; white space and a second colon are in no name that it allows.
+    if not re.fullmatch(r"[^\s:*/\x00-\x1f]+(:[^\s:*/\x00-\x1f]+)?", name):
+        raise ValueError("must be a program's name, or `group:program`")
+    return name
+
+
+class SupervisordOptions(DriverOptions):
+    """A program of a supervisord: ``socket`` or ``url`` says where that is."""
+
+    program: Annotated[str, AfterValidator(_one_program)]
+    socket: Annotated[Path, Strict(False), AfterValidator(_whole_path)] | None = None
+    url: Annotated[str, AfterValidator(_loopback)] | None = None
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.socket is None) == (self.url is None):
+            raise ValueError("needs one of `socket` and `url`")
+        return self
+
+    def build(self) -> SupervisordDriver:
+        """Make the driver."""
+        return SupervisordDriver(self.program, url=f"{self.url or 'http://localhost'}/RPC2", socket=self.socket)
