@@ -117,7 +117,7 @@ def _line(part: Tree[Token]) -> int:
 
 def _definition(part: Tree[Token]) -> Definition:
     match part:
-        case Tree(data="rule", children=[Token() as name, Tree(children=[None]), Tree() as body]) if name.islower():
+        case Tree(data="rule", children=[Token() as name, Tree(children=[None]), Tree() as body]) if name[0].islower():
             return Rule(str(name), _alternatives(body))
         case Tree(data="token", children=[Token() as name, Tree(children=[None]), Tree() as body]):
             return Terminal(str(name), _alternatives(body))
@@ -155,8 +155,6 @@ def _item(part: _Part) -> Item:
             return _atom(atom)
         case Tree(data="expr", children=[atom, Token(type="OP") as repetition]):
             return Repeat(_atom(atom), *_REPETITIONS[repetition])
-        case Tree(data="maybe", children=[Tree() as body]):
-            return Repeat(Group(_alternatives(body)), 0, 1)
         case _:
             return _atom(part)
 

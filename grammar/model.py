@@ -49,7 +49,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """An item ``least`` times or more, up to ``most`` times; None is no bound."""
+    """An item ``least`` times or more, up to ``most`` times; None is no bound. In the file: ``?``, ``*`` and ``+``."""
 
     item: "Literal | Pattern | Reference | Group"
     least: int

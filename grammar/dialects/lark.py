@@ -36,7 +36,11 @@ def _paragraph(paragraph: Paragraph) -> Iterator[str]:
 def _definition(definition: Definition) -> str:
     if isinstance(definition, Ignore):
         return f"%ignore {definition.name}"
-    return f"{definition.name}: " + "\n    | ".join(map(_alternative, definition.alternatives))
+    lines = [f"{definition.name}:", *("    |" for _ in definition.alternatives[1:])]
+    return "\n".join(
+        f"{head} {_alternative(alternative)}".rstrip()
+        for head, alternative in zip(lines, definition.alternatives, strict=True)
+    )
 
 
 def _alternative(alternative: Alternative) -> str:
@@ -54,5 +58,4 @@ def _item(item: Item) -> str:
         case Group(alternatives):
             return "(" + " | ".join(map(_alternative, alternatives)) + ")"
         case Repeat(inner, least, most):
-            mark = _MARKS.get((least, most)) or f"~{least}..{most}"
-            return _item(inner) + mark
+            return _item(inner) + _MARKS[least, most]
