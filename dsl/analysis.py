@@ -3,13 +3,15 @@
 The most a program can do is exact for each question by itself: no path does more, and some path does that much.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
-from guideway.dsl.ast import COMMANDS, Block, Command, IfRunning, Program, Statement, TryCatch, walk
+from guideway.dsl.ast import COMMANDS, Block, Command, IfRunning, Program, Statement, TryCatch
 from guideway.dsl.errors import Code, Diagnostic
+from guideway.dsl.lexer import WORD, scan
 from guideway.dsl.record import Record
 from guideway.dsl.scopes import Scope
+from guideway.dsl.source import Span
 
 
 class WorstCase(Record):
@@ -34,111 +36,158 @@ class Analysis(Record):
     program: Program
 
     def worst_case(self, deadline: Callable[[Command], float]) -> WorstCase:
-        """Return the most that the program can do; ``deadline`` gives the seconds that a command may take."""
+        """Return the most that the program can do.
 
-        def weigh(command: Command) -> dict[object, float]:
-            keyword = command.keyword
-            return {keyword: 1, (keyword, command.target): 1, _SECONDS: deadline(command)}
-
-        most = _most(_sequence(self.program.statements, weigh))
+        ``deadline`` gives the seconds that a command may take; they are not negative.
+        """
+        most: _Weights = {}
+        _succeed(self.program.statements, deadline, most)
         return WorstCase(
-            commands={c.keyword: int(most[c.keyword]) for c in COMMANDS if c.keyword in most},
-            targets={key: int(count) for key, count in most.items() if isinstance(key, tuple)},
-            seconds=most.get(_SECONDS, 0),
+            {keyword: int(most[keyword]) for keyword in _KEYWORDS if keyword in most},
+            {key: int(count) for key, count in most.items() if isinstance(key, tuple)},
+            most.get(_SECONDS, 0.0),
         )
 
 
 def analyze(program: Program) -> Analysis:
     """Return the facts about a tree."""
-    commands = tuple(node for node in walk(program) if isinstance(node, Command))
+    commands: list[Command] = []
+    warnings: list[Diagnostic] = []
+    _survey(program.statements, program.source.text, commands, warnings)
     return Analysis(
-        commands=commands,
-        scopes=frozenset(command.scope for command in commands),
-        targets=frozenset((type(command), command.target) for command in commands),
-        warnings=tuple(_dangling_elses(program)),
-        program=program,
+        tuple(commands),
+        frozenset([command.scope for command in commands]),
+        frozenset([(type(command), command.target) for command in commands]),
+        tuple(warnings),
+        program,
     )
 
 
-def _dangling_elses(program: Program) -> Iterator[Diagnostic]:
-    """Warn where an ELSE could be read as another IF_RUNNING's: inside a body without braces of an outer one."""
-    text = program.source.text
-    for node in walk(program):
-        if not isinstance(node, IfRunning) or text.startswith("{", node.then.start):
-            continue
-        inner = node.then.statements[0]
-        while isinstance(inner, IfRunning | TryCatch):
-            last = (inner.otherwise or inner.then) if isinstance(inner, IfRunning) else inner.handler
-            if isinstance(inner, IfRunning) and inner.otherwise is not None:
-                yield Diagnostic(
-                    Code.DANGLING_ELSE,
-                    f'this ELSE belongs to `IF_RUNNING "{inner.target}"`',
-                    inner.otherwise.span,
-                    help=f'write braces around the body of `IF_RUNNING "{node.target}"`',
+def _survey(statements: tuple[Statement, ...], text: str, commands: list[Command], warnings: list[Diagnostic]) -> None:
+    """Collect commands and warnings, in the order of the text."""
+    for statement in statements:
+        match statement:
+            case IfRunning(then=then, otherwise=otherwise):
+                commands.append(statement)
+                if otherwise is None:
+                    if not text.startswith("{", then.start):
+                        _dangling_else(statement, text, warnings)
+                    _survey(then.statements, text, commands, warnings)
+                else:
+                    _survey(then.statements, text, commands, warnings)
+                    _survey(otherwise.statements, text, commands, warnings)
+            case TryCatch(body=body, handler=handler):
+                _survey(body.statements, text, commands, warnings)
+                _survey(handler.statements, text, commands, warnings)
+            case Block(statements=inner):
+                _survey(inner, text, commands, warnings)
+            case _:
+                commands.append(statement)
+
+
+def _dangling_else(outer: IfRunning, text: str, warnings: list[Diagnostic]) -> None:
+    """Warn where an ELSE inside a body without braces could also be read as the outer IF_RUNNING's, which has none."""
+    last = outer.then
+    while not text.startswith("{", last.start):
+        match last.statements[0]:
+            case IfRunning(target=target, then=then, otherwise=Block()):
+                keyword = next(scan(text, then.end))
+                warnings.append(
+                    Diagnostic(
+                        Code.DANGLING_ELSE,
+                        f'this `ELSE` belongs to `IF_RUNNING "{target}"`',
+                        Span(keyword.start(WORD), keyword.end()),
+                        help=f'write braces around the body of `IF_RUNNING "{outer.target}"`',
+                    )
                 )
-                break
-            if text.startswith("{", last.start):
-                break
-            inner = last.statements[0]
+                return
+            case TryCatch(handler=handler):
+                last = handler
+            case _:  # it ends no IF_RUNNING, or one that has no ELSE either and warns by itself
+                return
 
 
-# The most that a statement does, told apart by how it ends. Each kind of weight is added along a path and maximised
-# over paths; None stands for "cannot end so". A CATCH runs only after a path on which its TRY failed.
+# Each kind of weight is added along a path and maximised over paths. Two facts about the language keep this short.
+# Whatever fails does so at a last command, which could have ended ok instead, with the rest still to come: so no
+# failing path outweighs the heaviest one that ends ok, and where several statements of a sequence can fail, a failure
+# of the last of them weighs most.
 
+_KEYWORDS: Final = tuple(command.keyword for command in COMMANDS)
 _SECONDS: Final = "seconds"
 _Weights = dict[object, float]
-_Ends = tuple[_Weights | None, _Weights | None]
+_Deadline = Callable[[Command], float]
 
 
-def _sequence(statements: tuple[Statement, ...], weigh: Callable[[Command], _Weights]) -> _Ends:
-    ok: _Weights | None = {}
-    failed: _Weights | None = None
+def _succeed(statements: tuple[Statement, ...], deadline: _Deadline, weights: _Weights) -> None:
+    """Add the most that a sequence does on paths that end ok."""
     for statement in statements:
-        its_ok, its_failed = _ends(statement, weigh)
-        failed = _either(failed, _then(ok, its_failed))
-        ok = _then(ok, its_ok)
-    return ok, failed
+        match statement:
+            case IfRunning(then=then, otherwise=otherwise):
+                _count(statement, deadline, weights)
+                if otherwise is None:
+                    _succeed(then.statements, deadline, weights)
+                else:
+                    most: _Weights = {}
+                    other: _Weights = {}
+                    _succeed(then.statements, deadline, most)
+                    _succeed(otherwise.statements, deadline, other)
+                    _add(_raise(most, other), weights)
+            case TryCatch(body=body, handler=handler):
+                contained = _fail(body.statements, deadline)
+                if contained is None:
+                    _succeed(body.statements, deadline, weights)
+                else:
+                    most = {}
+                    _succeed(body.statements, deadline, most)
+                    _succeed(handler.statements, deadline, contained)
+                    _add(_raise(most, contained), weights)
+            case Block(statements=inner):
+                _succeed(inner, deadline, weights)
+            case _:
+                _count(statement, deadline, weights)
 
 
-def _ends(statement: Statement, weigh: Callable[[Command], _Weights]) -> _Ends:
-    match statement:
-        case Block(statements=statements):
-            return _sequence(statements, weigh)
-        case TryCatch(body=body, handler=handler):
-            ok, failed = _sequence(body.statements, weigh)
-            handled, lost = _sequence(handler.statements, weigh)
-            return _either(ok, _then(failed, handled)), _then(failed, lost)
-        case IfRunning(then=then, otherwise=otherwise):
-            itself = weigh(statement)
-            yes, yes_failed = _sequence(then.statements, weigh)
-            no, no_failed = _sequence(otherwise.statements, weigh) if otherwise is not None else ({}, None)
-            ok = _then(itself, _either(yes, no))
-            return ok, _either(itself, _then(itself, _either(yes_failed, no_failed)))
-        case _:
-            itself = weigh(statement)
-            return itself, itself
+def _fail(statements: tuple[Statement, ...], deadline: _Deadline) -> _Weights | None:
+    """Return the most that a sequence does on paths that end failed; None where it cannot fail."""
+    for index in range(len(statements) - 1, -1, -1):
+        weights: _Weights | None
+        match statements[index]:
+            case IfRunning(then=then, otherwise=otherwise) as branch:
+                weights = _fail(then.statements, deadline) or {}
+                if otherwise is not None:
+                    _raise(weights, _fail(otherwise.statements, deadline) or {})
+                _count(branch, deadline, weights)
+            case TryCatch(body=body, handler=handler):
+                weights = _fail(body.statements, deadline)
+                lost = weights and _fail(handler.statements, deadline)
+                weights = lost and _add(lost, weights or {})
+            case Block(statements=inner):
+                weights = _fail(inner, deadline)
+            case command:
+                weights = _count(command, deadline, {})
+        if weights:  # whatever fails has run a command
+            _succeed(statements[:index], deadline, weights)
+            return weights
+    return None
 
 
-def _then(first: _Weights | None, second: _Weights | None) -> _Weights | None:
-    if first is None or second is None:
-        return None
-    if not first or not second:
-        return first or second
-    total = dict(first)
-    for key, weight in second.items():
-        total[key] = total.get(key, 0) + weight
-    return total
+def _count(command: Command, deadline: _Deadline, weights: _Weights) -> _Weights:
+    keyword = command.keyword
+    name = (keyword, command.target)
+    weights[keyword] = weights.get(keyword, 0) + 1
+    weights[name] = weights.get(name, 0) + 1
+    weights[_SECONDS] = weights.get(_SECONDS, 0) + deadline(command)
+    return weights
 
 
-def _either(one: _Weights | None, other: _Weights | None) -> _Weights | None:
-    if one is None or other is None:
-        return other if one is None else one
-    most = dict(one)
+def _add(more: _Weights, weights: _Weights) -> _Weights:
+    for key, weight in more.items():
+        weights[key] = weights.get(key, 0) + weight
+    return weights
+
+
+def _raise(weights: _Weights, other: _Weights) -> _Weights:
     for key, weight in other.items():
-        if weight > most.get(key, 0):
-            most[key] = weight
-    return most
-
-
-def _most(ends: _Ends) -> _Weights:
-    return _either(*ends) or {}
+        if weight > weights.get(key, 0):
+            weights[key] = weight
+    return weights

@@ -2,8 +2,12 @@
 
 Rules for messages: lower case, no full stop, what the user wrote in backticks. The message says what is wrong,
 ``expected`` what could have stood there, ``help`` how to mend it. Nothing here knows who will read it.
+
+What a user wrote enters a message through ``quoted`` and ``character`` alone: whole, it could be long, steer a
+terminal, or not be encodable.
 """
 
+import unicodedata
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any
@@ -70,7 +74,7 @@ class Refusal(Exception):  # noqa: N818  # it is an answer, not a fault
         self.source = source
         self.required_scopes = required_scopes
         self.missing_scopes = missing_scopes
-        super().__init__(self.diagnostics[0].message)
+        super().__init__(self.diagnostics, source)  # these arguments make a copy, or come back from a pickle
 
     @property
     def code(self) -> Code:
@@ -98,7 +102,8 @@ class Refusal(Exception):  # noqa: N818  # it is an answer, not a fault
 def draw(diagnostic: Diagnostic, source: Source, *, severity: str = "error") -> str:
     """Return a diagnostic as lines for a person: place, message, the line itself, a caret below it, and help.
 
-    The text of the program is shown without control characters, so that it cannot steer a terminal.
+    No line holds control characters, so that neither the program nor its path can steer a terminal. A caret stands
+    below its character also behind wide ones.
     """
     start, end = source.position(diagnostic.span.start), source.position(diagnostic.span.end)
     line = source.line(start.line)
@@ -115,7 +120,35 @@ def draw(diagnostic: Diagnostic, source: Source, *, severity: str = "error") -> 
         lines.append(f" {gutter} = expected: {', '.join(diagnostic.expected)}")
     if diagnostic.help:
         lines.append(f" {gutter} = help: {diagnostic.help}")
-    return "\n".join(lines)
+    return "\n".join(printable(each).rstrip() for each in lines)
+
+
+def quoted(text: str, most: int = 60) -> str:
+    """Return what a user wrote, for a message: in backticks, printable, and cut where it is long."""
+    return f"`{printable(text if len(text) <= most else text[:most] + '…')}`"
+
+
+def character(char: str) -> str:
+    """Return a character's name for a message, so that what cannot be seen can be found."""
+    if char == "`":
+        return "a backtick"
+    if char.isascii() and char.isprintable() and char != " ":
+        return f"`{char}`"
+    name = unicodedata.name(char, "") or _UNNAMED.get(char) or _KINDS.get(unicodedata.category(char), "unassigned")
+    shown = f"`{char}` " if char.isprintable() and char != " " else ""
+    return f"{shown}U+{ord(char):04X} ({name})"
+
+
+def printable(text: str) -> str:
+    """Return text in which a tab is a space and any other character that would not print is U+FFFD."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else " " if char == "\t" else "\ufffd" for char in text)
+
+
+# Unicode gives control characters no name; these are the ones that turn up in programs.
+_UNNAMED = {"\0": "NUL", "\t": "TAB", "\n": "LINE FEED", "\r": "CARRIAGE RETURN", "\x1b": "ESCAPE", "\x7f": "DELETE"}
+_KINDS = {"Cc": "control character", "Cs": "lone surrogate", "Co": "private use"}
 
 
 def _excerpt(line: str, at: int, width: int, most: int = 100) -> tuple[str, str]:
@@ -123,11 +156,20 @@ def _excerpt(line: str, at: int, width: int, most: int = 100) -> tuple[str, str]
     first = max(0, min(at - most // 3, len(line) - most))
     before, marked, after = line[first:at], line[at : at + width], line[at + width : first + most]
     marked = marked[: max(1, first + most - at)]
-    head = ("…" if first else "") + _printable(before)
-    shown = head + _printable(marked) + _printable(after) + ("…" if first + most < len(line) else "")
-    return shown, " " * len(head) + "^" * max(1, len(_printable(marked)))
+    head = ("…" if first else "") + printable(before)
+    shown = head + printable(marked) + printable(after) + ("…" if first + most < len(line) else "")
+    return shown, " " * _cells(head) + "^" * max(1, _cells(printable(marked)))
 
 
-def _printable(text: str) -> str:
-    """Return text in which a tab is a space and any other character that would not print is U+FFFD."""
-    return "".join(char if char.isprintable() else " " if char == "\t" else "\ufffd" for char in text)
+def _cells(text: str) -> int:
+    """Return how many cells of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0
+        if unicodedata.category(char) in ("Mn", "Me")
+        else 2
+        if unicodedata.east_asian_width(char) in ("W", "F")
+        else 1
+        for char in text
+    )

@@ -11,14 +11,17 @@ from guideway.dsl.ast import COMMANDS, Block, Command, GetStatus, IfRunning, Pin
 from guideway.dsl.errors import Code, Diagnostic, Refusal
 from guideway.dsl.lexer import CLOSE, END, NAME, OPEN, WORD, Token
 from guideway.dsl.record import Record
-from guideway.dsl.recovery import STARTS, Recovery, Skip, Stop
+from guideway.dsl.recovery import KEYWORDS, STARTS, Recovery, Skip, Stop, Unclosed
 from guideway.dsl.source import Source, Span
 
 _node = tuple.__new__  # a node is a tuple: one call in C, where its class would take four times as long
 
 
 class Limits(Record):
-    """The largest program that is read: bytes of UTF-8, blocks around a statement, and commands."""
+    """The largest program that is read: bytes of UTF-8, bodies and blocks around a statement, and commands.
+
+    Trees are read and walked by recursion: leave ``nesting`` below 100, so that Python's stack holds them anywhere.
+    """
 
     bytes: int = 65_536
     nesting: int = 64
@@ -79,8 +82,10 @@ class _Parser(Recovery):
                     self._synchronise()
         except Stop:
             pass  # what was found is reported below
+        except RecursionError:
+            self._too_deep_to_read()
         if self._diagnostics:
-            raise Refusal(self._diagnostics, self._source)
+            raise Refusal(sorted(self._diagnostics, key=lambda found: found.span.start), self._source)
         return _node(Program, (0, self._token.end(), self._source, tuple(statements)))
 
     def _statement(self) -> Statement:
@@ -90,6 +95,8 @@ class _Parser(Recovery):
         word = token[WORD]
         if word not in STARTS:
             word = self._mend_statement()
+            if word == "{":
+                return self._block()
         if word == "IF_RUNNING":
             return self._if_running(token)
         if word == "TRY":
@@ -121,8 +128,13 @@ class _Parser(Recovery):
             self._token = self._advance()
         else:
             self._mend_keyword("THEN", "IF_RUNNING")
-        then = self._block()
-        if self._token[WORD] == "ELSE":
+        try:
+            then = self._block()
+        except Skip:
+            self._owe("ELSE")
+            raise
+        word = self._token[WORD]
+        if word == "ELSE" or (word is not None and word not in KEYWORDS and self._mend_else(word)):
             self._token = self._advance()
             otherwise = self._block()
             return _node(IfRunning, (token.start(WORD), otherwise.end, name.end(), name[NAME], then, otherwise))
@@ -130,7 +142,11 @@ class _Parser(Recovery):
 
     def _try_catch(self, token: Token) -> TryCatch:
         self._token = self._advance()
-        body = self._block()
+        try:
+            body = self._block()
+        except Skip:
+            self._owe("CATCH")
+            raise
         if self._token[WORD] == "CATCH":
             self._token = self._advance()
         else:
@@ -155,6 +171,9 @@ class _Parser(Recovery):
                 self._explain_open_block(opening)
             try:
                 statements.append(self._statement())
+            except Unclosed:
+                self._depth = depth - 1
+                return _node(Block, (opening.start(OPEN), self._token.start(), tuple(statements)))
             except Skip:
                 self._depth = depth
                 self._synchronise()

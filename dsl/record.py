@@ -10,15 +10,21 @@ from operator import itemgetter
 from typing import Any, ClassVar, Self, dataclass_transform
 
 
+class _Slotted(type):
+    """Gives each class of records empty slots, so that an instance is its fields and can carry nothing else."""
+
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> "_Slotted":
+        return super().__new__(cls, name, bases, {"__slots__": (), **namespace})
+
+
 @dataclass_transform(frozen_default=True)
-class Record(tuple[Any, ...]):
+class Record(tuple[Any, ...], metaclass=_Slotted):
     """A frozen record: its fields are its annotations, in order, those of its bases first.
 
     Two records are equal when they are of one class and their fields are equal. Fields without a default
     come first, as in a function's signature.
     """
 
-    __slots__ = ()
     _fields: ClassVar[tuple[str, ...]] = ()
     _defaults: ClassVar[dict[str, Any]] = {}
     __match_args__: ClassVar[tuple[str, ...]] = ()
@@ -26,7 +32,7 @@ class Record(tuple[Any, ...]):
     def __init_subclass__(cls) -> None:
         own = [
             name
-            for name, annotation in cls.__dict__.get("__annotations__", {}).items()  # noqa: RUF063  # inspect is slow to load
+            for name, annotation in cls.__annotations__.items()  # of this class alone, since Python 3.10
             if not str(annotation).startswith(("ClassVar", "typing.ClassVar"))
         ]
         cls._defaults = cls._defaults | {name: cls.__dict__[name] for name in own if name in cls.__dict__}
