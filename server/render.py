@@ -9,7 +9,9 @@ from typing import assert_never
 
 from guideway.dsl.errors import Refusal, draw
 from guideway.dsl.scopes import scope_list
-from guideway.interpreter.results import Containment, Event, Outcome, Report, Status, Step
+from guideway.interpreter.results import Containment, Event, Outcome, Report, State, Status, Step
+
+_STATES = frozenset(State)
 
 
 def report_lines(report: Report) -> list[str]:
@@ -71,7 +73,8 @@ def _findings(step: Step) -> str:
     """Return what a step found or why it failed, and how long it took, with what goes before."""
     if step.outcome is Outcome.RUNNING:
         return ""
-    found = [part for part in (step.observation, step.reason, step.message) if part]
+    seen = f"is {step.observation}" if step.observation in _STATES else step.observation
+    found = [part for part in (seen, step.reason, step.message) if part]
     return f": {': '.join(found)} ({step.seconds:.2f} s)" if found else f" ({step.seconds:.2f} s)"
 
 
