@@ -18,6 +18,8 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 PATH: Final = "/mcp"
 """Where the endpoint stands."""
@@ -81,8 +83,8 @@ async def serve_http(
     """Serve HTTP until SIGINT or SIGTERM comes, or this task is cancelled; then stop in good order.
 
     ``port`` 0 takes a free one. The task status is given the endpoint's URL once it is listening. Calls that are
-    running when it is told to stop have ``grace`` seconds to end before they are cancelled. ``signals`` False leaves
-    signals alone, for a server inside another program.
+    running when it is told to stop have ``grace`` seconds to end before they are cancelled; new ones are turned away.
+    A second signal does not wait. ``signals`` False leaves signals alone, for a server inside another program.
 
     Raises ``ValueError`` for an address that is not loopback, ``OSError`` where it cannot be bound.
     """
@@ -91,9 +93,10 @@ async def serve_http(
     with socket.create_server((host, port), family=family, backlog=2048) as listener:
         port = listener.getsockname()[1]
         app = http_app(server, host=host, port=port, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins)
+        calls = _Calls(app)
         http = _Uvicorn(
             uvicorn.Config(
-                app,
+                calls,
                 http="h11",  # httptools keeps white space at the end of header values (RFC 9110, section 5.5)
                 ws="none",
                 lifespan="on",
@@ -101,17 +104,52 @@ async def serve_http(
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                timeout_graceful_shutdown=round(grace),
+                timeout_graceful_shutdown=1,  # by then every call has ended or had its grace
             )
         )
+        stop = anyio.Event()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_stop_when_cancelled, http)
-            if signals:
-                tasks.start_soon(_stop_at_signal, http)
+            tasks.start_soon(_end, http, calls, stop, grace)
             tasks.start_soon(_tell_when_listening, http, f"http://{next(_authorities(host, port))}{PATH}", task_status)
+            if signals:
+                tasks.start_soon(_stop_at_signal, http, stop)
             with anyio.CancelScope(shield=True):
                 await http.serve(sockets=[listener])
             tasks.cancel_scope.cancel()
+
+
+class _Calls:
+    """Counts the calls that are running, and turns new ones away once the server is to stop.
+
+    Only a POST carries a call. A stream that a client keeps open with GET is never waited for.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._running = 0
+        self._closing = False
+        self._idle = anyio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+        elif self._closing:
+            await PlainTextResponse("the server is stopping", 503)(scope, receive, send)
+        else:
+            self._running += 1
+            try:
+                await self._app(scope, receive, send)
+            finally:
+                self._running -= 1
+                if self._closing and not self._running:
+                    self._idle.set()
+
+    async def drain(self, seconds: float) -> None:
+        """Return when no call is running, at the latest after some seconds."""
+        self._closing = True
+        if self._running:
+            with anyio.move_on_after(seconds):
+                await self._idle.wait()
 
 
 class _Uvicorn(uvicorn.Server):
@@ -135,18 +173,21 @@ async def _tell_when_listening(http: _Uvicorn, url: str, task_status: TaskStatus
     task_status.started(url)
 
 
-async def _stop_when_cancelled(http: _Uvicorn) -> None:
+async def _end(http: _Uvicorn, calls: _Calls, stop: anyio.Event, grace: float) -> None:
+    """End the server when it is told to stop, or when this task is cancelled."""
     try:
-        await anyio.sleep_forever()
+        await stop.wait()
     finally:
+        with anyio.CancelScope(shield=True):
+            await calls.drain(grace)
         http.should_exit = True
 
 
-async def _stop_at_signal(http: _Uvicorn) -> None:
+async def _stop_at_signal(http: _Uvicorn, stop: anyio.Event) -> None:
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
         async for _ in received:
-            http.force_exit = http.should_exit  # the second one does not wait
-            http.should_exit = True
+            http.force_exit = http.should_exit = stop.is_set()
+            stop.set()
 
 
 async def serve_stdio(server: Server[Any]) -> None:

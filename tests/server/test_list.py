@@ -1,0 +1,136 @@
+"""What each caller is told about the tool."""
+
+import jsonschema
+import mcp_types as types
+import pytest
+
+import guideway
+from guideway.dsl import analyze, parse
+from guideway.dsl.scopes import Scope
+from guideway.grammar import copy_for
+from guideway.interpreter.inventory import Inventory
+from guideway.interpreter.principal import Principal
+from guideway.server.describe import GRAMMAR_KEY, examples
+from guideway.server.tool import TOOL_NAME
+from tests.server.world import BOTH, Era, Transport, World
+
+pytestmark = pytest.mark.anyio
+
+READ, WRITE = frozenset({Scope.READ}), frozenset({Scope.WRITE})
+eras = pytest.mark.parametrize("era", ["legacy", "2026-07-28"])
+
+
+async def listed(world: World, era: Era = "2026-07-28", transport: Transport = "http") -> list[types.Tool]:
+    """Return the tools that the world's caller sees."""
+    async with world.connected(transport, era) as client:
+        return (await client.list_tools()).tools
+
+
+@eras
+@pytest.mark.parametrize(
+    ("scopes", "transport"),
+    [(READ, "http"), (WRITE, "http"), (BOTH, "http"), (BOTH, "stdio")],
+    ids=["read", "write", "both", "both-stdio"],
+)
+async def test_a_caller_sees_one_tool_with_its_own_grammar(
+    scopes: frozenset[Scope], transport: Transport, era: Era
+) -> None:
+    [tool] = await listed(World(scopes), era, transport)
+    assert tool.name == TOOL_NAME
+    assert tool.meta is not None
+    copy = copy_for(scopes)
+    assert tool.meta[GRAMMAR_KEY] == {
+        "type": "grammar",
+        "syntax": "lark",
+        "definition": copy.text,
+        "sha256": copy.sha256,
+        "scopes": sorted(scopes),
+    }
+    description = tool.description or ""
+    assert copy.text.strip() in description
+    for keyword, scope in [("PING", Scope.READ), ("RESTART", Scope.WRITE), ("IF_RUNNING", Scope.READ)]:
+        assert (keyword in description) == (scope in scopes), keyword
+    assert ('"api.internal"' in description) == (Scope.READ in scopes)
+    assert '"database"' in description
+    assert ('"ledger"' in description) == (Scope.READ in scopes), "it may not be restarted"
+
+
+@eras
+@pytest.mark.parametrize("scopes", [frozenset(), frozenset({Scope.APPROVE})], ids=["none", "approve"])
+async def test_a_caller_whose_scopes_let_no_program_run_sees_no_tool(scopes: frozenset[Scope], era: Era) -> None:
+    assert await listed(World(scopes), era) == []
+
+
+async def test_a_caller_whose_authorization_has_expired_sees_no_tool(world: World) -> None:
+    world.principal = Principal("tester", BOTH, expires_at=1.0)
+    assert await listed(world) == []
+
+
+async def test_a_caller_who_steps_up_sees_the_longer_grammar_at_once(world: World) -> None:
+    world.principal = Principal("tester", READ)
+    async with world.connected("http", "2026-07-28") as client:
+        before = await client.list_tools()
+        world.principal = Principal("tester", BOTH)
+        after = await client.list_tools()
+    assert (before.ttl_ms, before.cache_scope) == (0, "private")
+    assert "RESTART" not in (before.tools[0].description or "")
+    assert "RESTART" in (after.tools[0].description or "")
+
+
+@pytest.mark.parametrize(("scopes", "changes"), [(READ, False), (WRITE, True), (BOTH, True)])
+async def test_annotations_are_true_for_that_caller(scopes: frozenset[Scope], changes: bool) -> None:
+    [tool] = await listed(World(scopes))
+    assert tool.annotations == types.ToolAnnotations(
+        read_only_hint=not changes, destructive_hint=changes, idempotent_hint=not changes, open_world_hint=False
+    )
+
+
+async def test_the_schemas_are_valid_and_closed(world: World) -> None:
+    [tool] = await listed(world)
+    assert tool.output_schema is not None
+    for schema in (tool.input_schema, tool.output_schema):
+        jsonschema.Draft202012Validator.check_schema(schema)
+        assert schema["additionalProperties"] is False
+    limit = world.pipeline.limits.bytes
+    assert tool.input_schema["properties"]["program"].items() >= {"minLength": 1, "maxLength": limit}.items()
+
+
+@pytest.mark.parametrize("scopes", [READ, WRITE, BOTH], ids=["read", "write", "both"])
+async def test_the_examples_run_as_they_stand(scopes: frozenset[Scope]) -> None:
+    world = World(scopes)
+    [tool] = await listed(world)
+    shown = examples(scopes, world.pipeline.inventory)
+    assert len(shown) == 2
+    for example in shown:
+        assert example in (tool.description or "")
+        world.pipeline.admit(example, world.principal)
+    richest = analyze(parse(shown[0]))
+    assert richest.scopes == scopes
+
+
+@pytest.mark.parametrize("scopes", [READ, WRITE, BOTH], ids=["read", "write", "both"])
+def test_an_empty_inventory_has_no_examples_and_is_described(scopes: frozenset[Scope]) -> None:
+    assert examples(scopes, Inventory()) == []
+
+
+async def test_a_long_inventory_is_named_in_part(world: World) -> None:
+    from guideway.interpreter.inventory import Host
+    from guideway.interpreter.probes.memory import MemoryProbe
+    from guideway.server.describe import describe
+
+    world.pipeline.inventory = Inventory(Host(f"host-{number}", MemoryProbe()) for number in range(500))
+    tool = describe(TOOL_NAME, world.pipeline, READ, {"type": "object"})
+    assert "and 450 more" in (tool.description or "")
+    assert len(tool.description or "") < 8_000
+
+
+@eras
+async def test_the_server_says_what_it_is(world: World, era: Era) -> None:
+    async with world.connected("http", "auto" if era == "2026-07-28" else era) as client:
+        assert client.protocol_version == ("2025-11-25" if era == "legacy" else era)
+        assert client.server_info is not None
+        assert (client.server_info.name, client.server_info.version) == ("guideway", guideway.__version__)
+        assert TOOL_NAME in (client.instructions or "")
+        assert client.server_capabilities is not None
+        assert client.server_capabilities.prompts is None
+        assert client.server_capabilities.resources is None

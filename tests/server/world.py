@@ -1,0 +1,88 @@
+"""A small installation in memory, served through the real door. Run as a program, it serves standard input and output.
+
+The program takes the caller's scopes as its arguments.
+"""
+
+import sys
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import anyio
+from mcp import Client, StdioServerParameters
+from mcp.server.lowlevel import Server
+
+from guideway.dsl.scopes import Scope
+from guideway.interpreter.drivers.memory import Behaviour, MemoryDriver
+from guideway.interpreter.inventory import Host, Inventory
+from guideway.interpreter.pipeline import Deadlines, Pipeline
+from guideway.interpreter.principal import Principal
+from guideway.interpreter.probes.memory import MemoryProbe
+from guideway.interpreter.results import State
+from guideway.interpreter.service import Service
+from guideway.server.app import serve_http, serve_stdio
+from guideway.server.tool import build_server
+
+BOTH = frozenset({Scope.READ, Scope.WRITE})
+SAMPLE = (
+    'TRY { IF_RUNNING "database" THEN { PING "api.internal" } ELSE { RESTART "database" } } '
+    'CATCH { RESTART "database" }'
+)
+
+Transport = Literal["stdio", "http"]
+Era = Literal["legacy", "auto", "2026-07-28"]
+
+
+class World:
+    """Two hosts and three services; `stuck` never stops, `ledger` may not be restarted."""
+
+    def __init__(self, scopes: Iterable[Scope] = BOTH) -> None:
+        self.principal = Principal("tester", frozenset(scopes))
+        self.database = MemoryDriver(State.STOPPED)
+        self.stuck = MemoryDriver(behaviour=Behaviour.NEVER_STOPS)
+        self.pipeline = Pipeline(
+            Inventory(
+                hosts=[Host("api.internal", MemoryProbe()), Host("gone.internal", MemoryProbe(answers=False))],
+                services=[
+                    Service("database", self.database),
+                    Service("ledger", MemoryDriver(), restartable=False),
+                    Service("stuck", self.stuck),
+                ],
+            ),
+            deadlines=Deadlines(restart=30),
+        )
+        self.server: Server[Any] = build_server(self.pipeline, lambda: self.principal)
+
+    @asynccontextmanager
+    async def serving(self, **settings: Any) -> AsyncIterator[str]:
+        """Serve HTTP on a free port; give the URL."""
+        async with anyio.create_task_group() as tasks:
+
+            async def serve(*, task_status: anyio.abc.TaskStatus[str]) -> None:
+                await serve_http(self.server, signals=False, grace=0, task_status=task_status, **settings)
+
+            url = await tasks.start(serve)
+            try:
+                yield url
+            finally:
+                tasks.cancel_scope.cancel()
+
+    @asynccontextmanager
+    async def connected(self, transport: Transport, era: Era, **options: Any) -> AsyncIterator[Client]:
+        """Connect the official client: over HTTP to this world, over stdio to one like it in a process of its own."""
+        match transport:
+            case "http":
+                async with self.serving() as url, Client(url, mode=era, **options) as client:
+                    yield client
+            case "stdio":
+                async with Client(self.command(), mode=era, **options) as client:
+                    yield client
+
+    def command(self) -> StdioServerParameters:
+        """Return the command that serves a world like this over stdio."""
+        return StdioServerParameters(command=sys.executable, args=[str(Path(__file__)), *sorted(self.principal.scopes)])
+
+
+if __name__ == "__main__":
+    anyio.run(serve_stdio, World(map(Scope, sys.argv[1:])).server)
