@@ -56,7 +56,7 @@ async def test_the_sample_restarts_a_stopped_database(world: World, transport: T
     assert report["worst_case"]["commands"] == {"PING": 1, "RESTART": 2, "IF_RUNNING": 1}
     shown = text(result).splitlines()
     assert len(shown) == 3
-    assert 'RESTART "database": running' in shown[1]
+    assert 'RESTART "database": is running' in shown[1]
     assert shown[2].startswith("completed: 2 steps in ")
 
 

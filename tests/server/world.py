@@ -45,7 +45,7 @@ class World:
             Inventory(
                 hosts=[Host("api.internal", MemoryProbe()), Host("gone.internal", MemoryProbe(answers=False))],
                 services=[
-                    Service("database", self.database),
+                    Service("database", self.database, settle=0.05),
                     Service("ledger", MemoryDriver(), restartable=False),
                     Service("stuck", self.stuck),
                 ],
