@@ -136,8 +136,8 @@ class Recovery(Cursor):
                 raise Unclosed
             if word != "THEN" and self._follows(self._token, _OPENS_BODY[word]):
                 self._report_missing(span, f"before `{word}`")
-            else:
-                self._report(span, f"this `{word}` belongs to no `{construct}`", mend=mend)
+                raise Skip
+            self._report(span, f"this `{word}` belongs to no `{construct}`", mend=mend)
         self._skip_token()
         return None
 
@@ -312,5 +312,8 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     """Return the known word that is most like a misspelled one, or None where none is near."""
     import difflib  # noqa: PLC0415  # only a misspelling pays for it
 
-    found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    candidates = list(known)
+    if len(candidates) > 1_000:  # comparing is slow: in a large inventory, look where the first letter is right
+        candidates = [name for name in candidates if name[:1] == word[:1]][:1_000]
+    found = difflib.get_close_matches(word, candidates, n=1, cutoff=0.6)
     return found[0] if found else None

@@ -1,8 +1,10 @@
 """What may run, in which order that is decided, and what passes through every TRY."""
 
 import asyncio
+import difflib
 import time
 from dataclasses import replace
+from typing import Any
 
 import anyio
 import pytest
@@ -142,12 +144,23 @@ async def test_a_name_is_looked_up_as_the_kind_that_its_command_names(world: Wor
     assert world.calls == []
 
 
-async def test_a_large_inventory_bounds_the_work_of_suggesting() -> None:
+async def test_a_large_inventory_bounds_the_work_of_suggesting(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = 0
+    get_close_matches = difflib.get_close_matches
+
+    def counting(word: str, possibilities: list[str], **options: Any) -> list[str]:
+        nonlocal compared
+        compared += len(possibilities)
+        return get_close_matches(word, possibilities, **options)
+
+    monkeypatch.setattr(difflib, "get_close_matches", counting)
     inventory = Inventory(hosts=[Host(f"host-{number}", HostInMemory()) for number in range(10_000)])
     program = " ".join(f'PING "hast-{number}"' for number in range(500))
     with pytest.raises(Refusal) as refused:
         Pipeline(inventory).admit(program, READER)
     assert len(refused.value.diagnostics) == 20
+    assert refused.value.diagnostics[0].help == "did you mean `host-0`?"
+    assert compared <= 20_000
 
 
 # At each node, once more: an authorization can end while a program runs, and no CATCH sees that.
