@@ -16,7 +16,7 @@ from guideway.dsl.scopes import PROGRAM_SCOPES, Scope
 from guideway.grammar import DIALECTS, NoGrammar, copy_for, published_grammar, trim
 from guideway.grammar.dialects.lark import print_grammar
 from guideway.grammar.loader import read_grammar
-from guideway.grammar.trim import rule_name
+from guideway.grammar.trim import restrict, rule_name
 
 Load = Callable[[str], lark.Lark]
 Tokens = tuple[str, ...]
@@ -111,6 +111,16 @@ def test_a_copy_is_known_by_its_hash() -> None:
         copy = copy_for(scopes)
         assert copy.sha256 == hashlib.sha256(copy.text.encode("ascii")).hexdigest()
     assert len({copy_for(scopes).sha256 for scopes in SCOPE_SETS}) == len(SCOPE_SETS)
+
+
+def test_restricting_leaves_nothing_idle() -> None:
+    """What derives nothing goes, inside groups too; so does what only leads back to itself, or is not reached."""
+    text = (
+        "start: a (B | c)? c?\n    | loop\n    | (c | a B)+ D*\n    | c+\n"
+        'a: A\nc: C\nloop: "(" loop ")"\nA: "a"\nB: "b"\nC: "c"\nD: "d"\nE: "e"\nS: E\nW: " "\n%ignore W\n'
+    )
+    left = restrict(read_grammar(text), lambda rule, _: rule.name != "c")
+    assert print_grammar(left) == ('start: a (B)?\n    | (a B)+ D*\na: A\nA: "a"\nB: "b"\nD: "d"\nW: " "\n%ignore W\n')
 
 
 # Failing closed: each of these adds a way to a command that its holder must not have, or that nobody knows

@@ -148,7 +148,7 @@ def test_every_token_string(published: lark.Lark, join: Callable[[Tokens], str])
 
 
 def is_content(text: str) -> bool:
-    """Say whether the parser finds nothing wrong with a text so far."""
+    """Say whether the parser finds nothing wrong with a text so far: its first error is a token put behind it."""
     closing = " }" * (text.count("{") - text.count("}"))  # an open block would be reported where it opens
     try:
         parse(f"{text} {POISON}{closing}", limits=WIDE)
