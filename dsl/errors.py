@@ -134,8 +134,9 @@ def character(char: str) -> str:
         return "a backtick"
     if char.isascii() and char.isprintable() and char != " ":
         return f"`{char}`"
-    name = unicodedata.name(char, "") or _UNNAMED.get(char) or _KINDS.get(unicodedata.category(char), "unassigned")
-    shown = f"`{char}` " if char.isprintable() and char != " " else ""
+    kind = unicodedata.category(char)
+    name = unicodedata.name(char, "") or _UNNAMED.get(char) or _KINDS.get(kind, "unassigned")
+    shown = f"`{char}` " if kind[0] in "LNPS" and char.isprintable() else ""
     return f"{shown}U+{ord(char):04X} ({name})"
 
 
