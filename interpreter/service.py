@@ -18,7 +18,7 @@ from guideway.interpreter.results import Reason, State
 logger = logging.getLogger(__name__)
 
 #: Kept back from a restart's deadline, to ask for the start of what was stopped and to read the end of the log.
-GRACE_SECONDS = 1.0
+RESERVE_SECONDS = 1.0
 _TAIL_SECONDS = 1.0
 _FIRST_PAUSE, _LONGEST_PAUSE, _PAUSE_GROWTH = 0.02, 0.25, 1.5
 
@@ -101,13 +101,12 @@ class Service:
         await self._driver.close()
 
     async def _restart(self, deadline: float, end: float) -> Observation:
-        grace = min(GRACE_SECONDS, deadline / 10)
         waiting = _Waiting(deadline, Reason.TIMED_OUT, "another restart of it was not over")
-        with anyio.CancelScope(deadline=end - grace):
+        with anyio.CancelScope(deadline=end - min(RESERVE_SECONDS, deadline / 10)):
             async with self._lock:
                 waiting.on(Reason.TIMED_OUT, "there was no word from the service manager")
                 before = await self._driver.observe()
-                await self._driver.restart(waiting.enter, grace)
+                await self._driver.restart(waiting.enter, end)
                 return await self._watch(before.identity, waiting)
         raise waiting.fault()
 
@@ -175,11 +174,15 @@ class Service:
         return seen
 
     async def _tail(self, end: float) -> str:
+        """Return the end of the service's log, read until ``end``; where it cannot be read, a line that says so."""
         with anyio.CancelScope(deadline=end):
             try:
                 return await self._driver.tail()
             except Fault as fault:
                 return f"(its log could not be read: {fault.message})"
+            except Exception:  # what is known of the service is worth more than its log
+                logger.exception("%s: unforeseen exception from its driver", self.name)
+                return "(its log could not be read)"
         return ""
 
     @contextmanager

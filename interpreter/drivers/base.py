@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Protocol
 
+import anyio
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from guideway.interpreter.results import Reason, State
@@ -51,6 +52,15 @@ class Phase(StrEnum):
     STARTING = "starting"
 
 
+#: More than supervisord waits by default before it kills what does not stop (``stopwaitsecs``, 10 s).
+BRING_BACK_SECONDS = 12.0
+
+
+def bring_back(end: float) -> anyio.CancelScope:
+    """Return the scope in which a cancelled restart may still act: out of reach of the cancellation, and bounded."""
+    return anyio.CancelScope(deadline=min(end, anyio.current_time() + BRING_BACK_SECONDS), shield=True)
+
+
 class ServiceDriver(Protocol):
     """One service behind one service manager. Calls carry no deadline of their own: the caller cancels them."""
 
@@ -58,12 +68,12 @@ class ServiceDriver(Protocol):
         """Return what the manager says now. Cheap: it is polled. Raises ``Fault``."""
         ...
 
-    async def restart(self, enter: Callable[[Phase], None], grace: float) -> None:
+    async def restart(self, enter: Callable[[Phase], None], end: float) -> None:
         """Stop the service where it runs, start it, and return once the manager says that this is done.
 
-        Calls ``enter`` when a phase begins. When it is cancelled after the stop, it still asks for the start, without
-        waiting for it and for at most ``grace`` seconds: a cancelled restart must not leave a service down. Raises
-        ``Fault``.
+        Calls ``enter`` when a phase begins. A cancelled restart must not leave a service down: when it is cancelled
+        after it asked for the stop, it still waits for that and asks for the start, which it does not wait for, within
+        ``bring_back(end)``. ``end`` is in the seconds of ``anyio.current_time``. Raises ``Fault``.
         """
         ...
 

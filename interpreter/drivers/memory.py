@@ -68,8 +68,8 @@ class MemoryDriver:
         lives = self._state not in {State.STOPPED, State.FAILED}
         return Observation(self._state, str(self._instance) if lives else None, self.output)
 
-    async def restart(self, enter: Callable[[Phase], None], grace: float) -> None:  # noqa: ARG002
-        """Stop and start, each in its time. Raises ``Fault``. Asking takes no time here: ``grace`` is not used up."""
+    async def restart(self, enter: Callable[[Phase], None], end: float) -> None:  # noqa: ARG002
+        """Stop and start, each in its time. Raises ``Fault``. Asking takes no time here, so ``end`` does not matter."""
         self._call("restart")
         if self.behaviour is Behaviour.NO_PERMISSION:
             raise Fault(Reason.NO_PERMISSION, "the service manager does not allow it")

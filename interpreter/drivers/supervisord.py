@@ -24,7 +24,7 @@ import anyio
 import httpx2
 from pydantic import AfterValidator, Strict, model_validator
 
-from guideway.interpreter.drivers.base import DriverOptions, Fault, Observation, Phase
+from guideway.interpreter.drivers.base import DriverOptions, Fault, Observation, Phase, bring_back
 from guideway.interpreter.drivers.causes import os_errors
 from guideway.interpreter.results import Reason, State
 
@@ -70,8 +70,11 @@ _FAULTS = {
     _Code.SPAWN_ERROR: (Reason.START_FAILED, "it could not be started, or ended before it counted as started"),
 }
 
-# What XML 1.0 cannot hold. supervisord writes a log's bytes into its answer as they are, colours and all.
+# What XML 1.0 cannot hold. supervisord writes a log's bytes into its answer as they are, colours and all: they travel
+# through the parser as private-use characters, and a log gets them back, so that whoever cleans it sees whole escapes.
 _NOT_XML = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+_STAND_INS = {code: chr(0xE000 + code).encode() for code in range(0x20)}
+_ORIGINALS = {0xE000 + code: code for code in range(0x20)}
 
 _HEADERS = {"User-Agent": "guideway", "Content-Type": "text/xml", "Accept-Encoding": "identity", "Connection": "close"}
 
@@ -109,7 +112,7 @@ class SupervisordDriver:
             case _Process.UNKNOWN:
                 raise Fault(Reason.UNKNOWN, "supervisord has lost track of the process", output)
 
-    async def restart(self, enter: Callable[[Phase], None], grace: float) -> None:
+    async def restart(self, enter: Callable[[Phase], None], end: float) -> None:
         """Stop, start, and return once supervisord says RUNNING. Raises ``Fault``."""
         enter(Phase.STOPPING)
         try:
@@ -120,7 +123,7 @@ class SupervisordDriver:
             enter(Phase.STARTING)
             await self._accept(_Code.ALREADY_STARTED, "startProcess", True)
         except anyio.get_cancelled_exc_class():
-            with anyio.move_on_after(grace, shield=True):
+            with bring_back(end):
                 await self._bring_back()
             raise
 
@@ -173,7 +176,7 @@ class SupervisordDriver:
                 answer = await self._call(method, 0, length)
             except _BrokeDown:
                 continue
-            return str(answer[0]) if isinstance(answer, list) and answer else ""
+            return str(answer[0]).translate(_ORIGINALS) if isinstance(answer, list) and answer else ""
         raise Fault(Reason.UNKNOWN, "supervisord cannot hand out its log, which is not UTF-8 text")
 
     async def _call(self, method: str, *arguments: int) -> Any:
@@ -181,7 +184,8 @@ class SupervisordDriver:
         request = xmlrpc.client.dumps((self._program, *arguments), f"supervisor.{method}")
         answer = await self._post(request.encode())
         try:
-            (value,), _ = xmlrpc.client.loads(_NOT_XML.sub(b"", answer), use_builtin_types=True)
+            parsable = _NOT_XML.sub(lambda found: _STAND_INS[found[0][0]], answer)
+            (value,), _ = xmlrpc.client.loads(parsable, use_builtin_types=True)
         except xmlrpc.client.Fault as fault:
             raise _Refused(fault.faultCode, fault.faultString) from None
         except (xmlrpc.client.Error, xml.parsers.expat.ExpatError, ValueError, TypeError, LookupError) as error:
