@@ -9,7 +9,7 @@ import signal
 import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
 import uvicorn
@@ -20,6 +20,8 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from guideway.server.stdio import Input, standard_input
 
 PATH: Final = "/mcp"
 """Where the endpoint stands."""
@@ -89,8 +91,7 @@ async def serve_http(
     Raises ``ValueError`` for an address that is not loopback, ``OSError`` where it cannot be bound.
     """
     require_loopback(host)
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.create_server((host, port), family=family, backlog=2048) as listener:
+    with _listen(host, port) as listener:
         port = listener.getsockname()[1]
         app = http_app(server, host=host, port=port, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins)
         calls = _Calls(app)
@@ -116,6 +117,23 @@ async def serve_http(
             with anyio.CancelScope(shield=True):
                 await http.serve(sockets=[listener])
             tasks.cancel_scope.cancel()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Return a bound socket. Raises ``OSError``.
+
+    Its protocol is stated, which ``socket.create_server`` does not do: asyncio sets TCP_NODELAY only where it is, and
+    without that an answer in two pieces waits 40 ms for the client's delayed acknowledgement.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except BaseException:
+        listener.close()
+        raise
+    return listener
 
 
 class _Calls:
@@ -191,6 +209,21 @@ async def _stop_at_signal(http: _Uvicorn, stop: anyio.Event) -> None:
 
 
 async def serve_stdio(server: Server[Any]) -> None:
-    """Serve standard input and output until the input ends. Calls that are running then are cancelled."""
-    async with stdio_server() as (read, write):
-        await server.run(read, write, server.create_initialization_options())
+    """Serve standard input and output until the input ends, or SIGINT or SIGTERM comes.
+
+    Calls that are running then are cancelled: nobody is left to read their results.
+    """
+    with standard_input() as lines:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_end_at_signal, lines)
+            # The SDK asks for a file of its own kind, and does nothing with it but go through its lines.
+            async with stdio_server(stdin=cast("anyio.AsyncFile[str]", lines)) as (read, write):
+                await server.run(read, write, server.create_initialization_options())
+            tasks.cancel_scope.cancel()
+
+
+async def _end_at_signal(lines: Input) -> None:
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
+        async for _ in received:
+            lines.end()
+            return  # a second signal finds no receiver and ends the process at once

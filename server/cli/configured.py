@@ -1,0 +1,44 @@
+"""What the commands that read the configuration begin with. Slow to load: ``check`` and ``fmt`` do without."""
+
+import argparse
+
+from guideway.interpreter.principal import Principal
+from guideway.server import wiring
+from guideway.server.cli.command import Complaint
+from guideway.server.config import Config, find, load
+from guideway.server.config_errors import ConfigError, suggestion
+
+
+def read_config(options: argparse.Namespace) -> Config:
+    """Return the configuration that the options and the environment choose. Raises ``Complaint``."""
+    try:
+        return load(find(options.config))
+    except ConfigError as error:
+        raise Complaint(
+            str(error),
+            code="configuration",
+            file=str(error.file),
+            problems=[problem.to_json() for problem in error.problems],
+        ) from None
+
+
+def read_caller(options: argparse.Namespace, config: Config) -> Principal:
+    """Return the caller that the options choose. Raises ``Complaint``."""
+    try:
+        return wiring.caller(config, options.caller)
+    except KeyError:
+        where = f"in {config.path}" if config.path else "because there is no configuration"
+        raise Complaint(
+            f"there is no caller `{options.caller}` {where}", help=suggestion(options.caller, config.callers)
+        ) from None
+
+
+def explain_nobody(config: Config, principal: Principal) -> str | None:
+    """Say why a caller without scopes has none, and how that is changed; None for one who has some."""
+    if principal.scopes:
+        return None
+    if config.path is None:
+        return "no guideway.toml was found, so that this caller has no scopes; see docs/configuration.md"
+    if principal is wiring.NOBODY:
+        return f"{config.path} names no `caller`, and --as was not given, so that this caller has no scopes"
+    return f"{config.path} gives caller `{principal.subject}` no scopes"

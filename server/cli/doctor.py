@@ -1,0 +1,196 @@
+"""``guideway doctor``: what is wrong with this installation, and how to mend it. Changes nothing.
+
+Each examination is a function that yields what it found; one that cannot even start must not hide the others, so
+that nothing here loads a third-party package before it was seen to be installed.
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator
+from enum import StrEnum
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+from guideway import __version__
+from guideway.dsl.record import Record
+from guideway.server.cli.command import Command, Complaint, Exit, add_configuration
+from guideway.server.cli.console import CYAN, GREEN, RED, YELLOW, Console, write_json
+
+if TYPE_CHECKING:
+    from guideway.server.config import Config
+
+
+class Grade(StrEnum):
+    """How bad a finding is. ``note``: something that not everybody needs."""
+
+    OK = "ok"
+    NOTE = "note"
+    WRONG = "wrong"
+
+
+_MENDS = {
+    "no_answer": "start it, or mend its address in guideway.toml",
+    "unreachable": "start the service manager, or mend its address in guideway.toml",
+    "not_found": "mend the name that the service manager knows it by in guideway.toml",
+    "no_permission": "run guideway as a user who may use it",
+    "timed_out": "find out why it does not answer, or give it longer",
+}
+_COLORS = {Grade.OK: GREEN, Grade.NOTE: YELLOW, Grade.WRONG: RED}
+
+
+class Finding(Record):
+    """One thing that was looked at; ``mend`` says how to mend it."""
+
+    grade: Grade
+    about: str
+    message: str
+    mend: str | None = None
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add_configuration(parser)
+
+
+def _run(options: argparse.Namespace) -> int:
+    console = Console(options.color)
+    findings: list[Finding] = []
+    for finding in _examine(options, console):
+        findings.append(finding)
+        if not options.json:
+            console.line((f"{finding.grade:<6}", _COLORS[finding.grade]), f"{finding.about}: {finding.message}")
+            if finding.mend:
+                console.line(("      mend: ", CYAN), finding.mend)
+            console.stream.flush()
+    wrong = any(finding.grade is Grade.WRONG for finding in findings)
+    if options.json:
+        names = ("grade", "about", "message", "mend")
+        write_json({"ok": not wrong, "findings": [dict(zip(names, one, strict=True)) for one in findings]})
+    return Exit.FAILED if wrong else Exit.OK
+
+
+def _examine(options: argparse.Namespace, console: Console) -> Iterator[Finding]:
+    yield Finding(Grade.OK, "version", f"guideway {__version__} on Python {sys.version.split()[0]} in {sys.prefix}")
+    packages = list(_packages())
+    yield from packages
+    yield _encoding(console)
+    if not any(finding.grade is Grade.WRONG for finding in packages):
+        yield from _configuration(options)
+
+
+def _packages() -> Iterator[Finding]:
+    """Say which of the packages that the distribution asks for are not there."""
+    try:
+        requirements = metadata.requires("guideway") or []
+    except metadata.PackageNotFoundError:
+        yield Finding(Grade.WRONG, "packages", "guideway is not installed, only found", "pip install guideway")
+        return
+    missing: dict[bool, list[str]] = {False: [], True: []}  # by whether an extra asks for it
+    for requirement in requirements:
+        name = re.match(r"[A-Za-z0-9._-]+", requirement)
+        try:
+            metadata.version(name[0] if name else requirement)
+        except metadata.PackageNotFoundError:
+            missing["extra ==" in requirement].append(name[0] if name else requirement)
+    if missing[False]:
+        yield Finding(
+            Grade.WRONG, "packages", f"missing: {', '.join(missing[False])}", "pip install --force-reinstall guideway"
+        )
+    else:
+        yield Finding(Grade.OK, "packages", "all that are needed are installed")
+    if missing[True]:
+        yield Finding(
+            Grade.NOTE, "packages", f"`guideway demo` needs: {', '.join(missing[True])}", "pip install 'guideway[demo]'"
+        )
+
+
+def _encoding(console: Console) -> Finding:
+    encoding = console.stream.encoding
+    if console.is_unicode:
+        return Finding(Grade.OK, "terminal", f"writes {encoding}")
+    return Finding(
+        Grade.NOTE,
+        "terminal",
+        f"writes {encoding}, which cannot show every character of a comment",
+        "set LC_ALL=C.UTF-8, or PYTHONUTF8=1",
+    )
+
+
+def _configuration(options: argparse.Namespace) -> Iterator[Finding]:
+    """Look at the file, the caller, and everything in the inventory."""
+    from guideway.server.cli.configured import explain_nobody, read_caller, read_config  # noqa: PLC0415  # see above
+
+    try:
+        config = read_config(options)
+    except Complaint as complaint:
+        for line in str(complaint).split("\n"):
+            yield Finding(Grade.WRONG, "configuration", line, "docs/configuration.md lists every key")
+        return
+    if config.path is None:
+        yield Finding(
+            Grade.WRONG,
+            "configuration",
+            "there is no guideway.toml in this folder, in the user's configuration folder, or in /etc/guideway",
+            "write one (docs/configuration.md begins with one), or name one with --config",
+        )
+        return
+    yield Finding(Grade.OK, "configuration", f"{config.path} is valid")
+    try:
+        caller = read_caller(options, config)
+    except Complaint as complaint:
+        yield Finding(Grade.WRONG, "caller", str(complaint), complaint.help)
+    else:
+        why = explain_nobody(config, caller)
+        if why:
+            yield Finding(Grade.WRONG, "caller", why, "set `caller`, and `scopes` of [callers.NAME]")
+        else:
+            yield Finding(Grade.OK, "caller", f"{caller.subject} has {' '.join(sorted(caller.scopes))}")
+    yield from _inventory(config)
+
+
+def _inventory(config: "Config") -> Iterator[Finding]:
+    """Ask each host and service once, and say whether ICMP may be sent."""
+    import anyio  # noqa: PLC0415  # see above
+
+    from guideway.server import wiring  # noqa: PLC0415
+    from guideway.server.cli.inventory import look  # noqa: PLC0415
+
+    found = anyio.run(look, config, wiring.build(config))
+    for one in found:
+        about = f"{one.kind} {one.name}"
+        if one.reason is None:
+            yield Finding(Grade.OK, about, one.found)
+        else:
+            yield Finding(Grade.WRONG, about, f"{one.reason}: {one.found}", _MENDS.get(one.reason))
+    if not found:
+        yield Finding(
+            Grade.NOTE,
+            "inventory",
+            "it is empty: programs can name nothing",
+            "describe what there is: docs/configuration.md",
+        )
+    yield anyio.run(_icmp, config)
+
+
+async def _icmp(config: "Config") -> Finding:
+    from guideway.interpreter.drivers.base import Fault  # noqa: PLC0415  # see above
+    from guideway.interpreter.probes.icmp import IcmpProbe  # noqa: PLC0415
+
+    is_needed = any(entry.kind == "icmp" for entry in config.hosts.values())
+    try:
+        await IcmpProbe("127.0.0.1").probe()
+    except Fault as fault:
+        wants = "hosts with `icmp` need it" if is_needed else "no host needs it"
+        return Finding(Grade.WRONG if is_needed else Grade.NOTE, "icmp", f"{wants}; {fault.message}")
+    return Finding(Grade.OK, "icmp", "echo requests can be sent")
+
+
+COMMAND = Command(
+    summary="say what is wrong with this installation and how to mend it",
+    description="Look at the packages, the configuration, the caller, everything in the inventory and the terminal,\n"
+    "and say what is wrong and how to mend it. Changes nothing.",
+    examples=("guideway doctor", "guideway doctor --json"),
+    exits=((Exit.OK, "nothing is wrong; there may be notes"), (Exit.FAILED, "something is wrong")),
+    arguments=_arguments,
+    run=_run,
+)

@@ -1,0 +1,96 @@
+"""From the arguments to one command and its exit code. No error gets out of here as a traceback but a fault of ours."""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from guideway import __version__
+from guideway.dsl.recovery import nearest
+from guideway.server.cli.command import Command, Complaint, Exit, Parser
+from guideway.server.cli.console import BOLD, RED, Console, clean, write_json
+
+#: Every command, by the name of its module, with what ``guideway --help`` says of it.
+COMMANDS = {
+    "demo": "run the main job for real on this machine",
+    "serve": "serve the tool to MCP clients",
+    "run": "run a program here",
+    "check": "say everything that is wrong with programs",
+    "fmt": "write programs in their canonical form",
+    "plan": "say what a program needs and may do, and touch nothing",
+    "grammar": "print a caller's copy of the grammar",
+    "inventory": "list what programs can name, or try it",
+    "doctor": "say what is wrong with this installation and how to mend it",
+    "completion": "print the completion script of a shell",
+}
+
+
+def load(name: str) -> Command:
+    """Return a command of ``COMMANDS``."""
+    command: Command = import_module(f"guideway.server.cli.{name}").COMMAND
+    return command
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line and return its exit code; ``argv`` is without the program's name."""
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # what cannot be shown must not raise
+    try:
+        code = _dispatch(arguments)
+        sys.stdout.flush()
+    except Complaint as complaint:
+        return _complain(complaint, arguments)
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except BrokenPipeError:
+        Console().drop()
+        return Exit.BROKEN_PIPE
+    except OSError as error:
+        Console().drop()
+        return _complain(Complaint(f"cannot go on: {error.strerror}", code="file"), ())
+    return code
+
+
+def _dispatch(arguments: list[str]) -> int:
+    name = arguments[0] if arguments else "--help"
+    if name not in COMMANDS:
+        return _without_command(name)
+    command = load(name)
+    options = command.parser(name).parse_args(arguments[1:])
+    return command.run(options)
+
+
+def _without_command(name: str) -> int:
+    if name in ("-h", "--help", "help"):
+        _overview().print_help()
+        return Exit.OK
+    if name in ("-V", "--version"):
+        Console().line(f"guideway {__version__}")
+        return Exit.OK
+    near = nearest(name, COMMANDS)
+    what = "option" if name.startswith("-") else "command"
+    raise Complaint(
+        f"guideway has no {what} `{clean(name)}`", help=f"did you mean `{near}`?" if near else "guideway --help"
+    )
+
+
+def _overview() -> Parser:
+    listing = "\n".join(f"  {name:<12}{summary}" for name, summary in COMMANDS.items())
+    return Parser(
+        prog="guideway",
+        usage="guideway COMMAND [OPTION…]\n       guideway --version",
+        description=f"Run small, checked diagnostic programs.\n\ncommands:\n{listing}",
+        epilog="`guideway COMMAND --help` shows a command's options, examples and exit codes.",
+    )
+
+
+def _complain(complaint: Complaint, arguments: Sequence[str]) -> int:
+    if "--json" in arguments:
+        write_json(complaint.to_json())
+        return Exit.USAGE
+    console = Console(error=True)
+    for number, line in enumerate(str(complaint).split("\n")):
+        console.line(*((("error: ", f"{BOLD};{RED}"),) if number == 0 else ()), line)
+    if complaint.help:
+        console.line(f"  help: {complaint.help}")
+    return Exit.USAGE

@@ -1,0 +1,159 @@
+"""``guideway inventory``: what programs can name, and whether each can be asked. Changes nothing.
+
+A service that is down is no mistake of the inventory: what is wrong here is what cannot be asked, or does not answer.
+"""
+
+import argparse
+from functools import partial
+from typing import Any
+
+import anyio
+
+from guideway.dsl.record import Record
+from guideway.interpreter.drivers.base import Fault
+from guideway.interpreter.inventory import Host
+from guideway.interpreter.pipeline import Pipeline
+from guideway.interpreter.results import Reason, State
+from guideway.interpreter.service import Service
+from guideway.interpreter.untrusted import clean
+from guideway.server import wiring
+from guideway.server.cli.command import Command, Exit
+from guideway.server.cli.configured import read_config
+from guideway.server.cli.console import DIM, GREEN, RED, YELLOW, Console, write_json
+from guideway.server.config import Config
+
+_AT_ONCE = 32  # sockets and threads are bounded, however large the inventory
+
+
+class Finding(Record):
+    """What came of asking one host or service. ``reason`` is None where it could be asked."""
+
+    kind: str
+    name: str
+    backend: str
+    found: str
+    state: State | None = None
+    reason: Reason | None = None
+    output: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the machine form."""
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "backend": self.backend,
+            "ok": self.reason is None,
+            "found": self.found,
+            "state": self.state,
+            "reason": self.reason,
+            "untrusted_output": self.output or None,
+        }
+
+
+async def look(config: Config, pipeline: Pipeline) -> list[Finding]:
+    """Ask every host and service once, many at a time; return what was found, in the order of their names."""
+    findings: dict[tuple[str, str], Finding] = {}
+    room = anyio.CapacityLimiter(_AT_ONCE)
+    inventory, deadlines = pipeline.inventory, pipeline.deadlines
+
+    async def note(kind: str, name: str, backend: str, asked: Host | Service, seconds: float) -> None:
+        async with room:
+            found: tuple[Any, ...] = (f"no answer within {seconds:g} s", None, Reason.TIMED_OUT)
+            with anyio.move_on_after(seconds):
+                found = await _ask(asked)
+        findings[kind, name] = Finding(kind, name, backend, *found)
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            for name, host in inventory.hosts.items():
+                tasks.start_soon(note, "host", name, config.hosts[name].kind, host, host.deadline or deadlines.ping)
+            for name, service in inventory.services.items():
+                tasks.start_soon(note, "service", name, config.services[name].kind, service, deadlines.get_status)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await inventory.close()
+    return [findings[key] for key in sorted(findings)]
+
+
+async def _ask(asked: Host | Service) -> tuple[str, State | None, Reason | None, str]:
+    try:
+        match asked:
+            case Host(probe=probe):
+                echo = await probe.probe()
+                return f"answered in {echo.seconds * 1000:.1f} ms", None, None, ""
+            case Service():
+                seen = await asked.state()
+                return f"is {seen.state}", seen.state, None, clean(seen.output)
+    except Fault as fault:
+        return fault.message, None, fault.reason, clean(fault.output)
+
+
+def show(console: Console, finding: Finding) -> None:
+    """Write a finding as one line, and what the service said below it."""
+    if finding.reason is not None:
+        verdict = (f"{'wrong':<7}", RED)
+    else:
+        verdict = (f"{'ok':<7}", GREEN if finding.state in (None, State.RUNNING) else YELLOW)
+    reason = f"{finding.reason}: " if finding.reason else ""
+    console.line(
+        verdict, f"{finding.kind:<8} {finding.name}", (f" ({finding.backend})", DIM), f": {reason}{finding.found}"
+    )
+    if finding.reason is not None or finding.state is State.DEGRADED:
+        for line in finding.output.splitlines():
+            console.line((f"        | {line}", DIM))
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=("list", "check"), help="list: only say what there is; check: ask each")
+    parser.add_argument("--config", metavar="PATH", help="the configuration file; see docs/configuration.md")
+
+
+def _run(options: argparse.Namespace) -> int:
+    config = read_config(options)
+    console = Console(options.color)
+    if options.action == "list":
+        return _list(config, console, as_json=options.json)
+    findings = anyio.run(partial(look, config, wiring.build(config)))
+    fine = all(finding.reason is None for finding in findings)
+    if options.json:
+        write_json({"ok": fine, "entries": [finding.to_json() for finding in findings]})
+    else:
+        for finding in findings:
+            show(console, finding)
+        if not findings:
+            console.line("the inventory is empty; see docs/configuration.md")
+    return Exit.OK if fine else Exit.FAILED
+
+
+def _list(config: Config, console: Console, *, as_json: bool) -> int:
+    hosts = [{"name": name, "probe": entry.kind} for name, entry in sorted(config.hosts.items())]
+    services = [
+        {
+            "name": name,
+            "driver": entry.kind,
+            "health": entry.health_kind,
+            "restartable": entry.common.restartable,
+        }
+        for name, entry in sorted(config.services.items())
+    ]
+    if as_json:
+        write_json({"hosts": hosts, "services": services})
+        return Exit.OK
+    for host in hosts:
+        console.line(f"host     {host['name']}", (f" ({host['probe']})", DIM))
+    for service in services:
+        health = f", health: {service['health']}" if service["health"] else ""
+        fixed = "" if service["restartable"] else ", not restartable"
+        console.line(f"service  {service['name']}", (f" ({service['driver']}{health}{fixed})", DIM))
+    return Exit.OK
+
+
+COMMAND = Command(
+    summary="list what programs can name, or try it",
+    description="List the hosts and services that programs can name, or ask each of them once, many at a time.\n"
+    "Nothing is changed. A service that is down is told as it is and is no mistake of the inventory.",
+    examples=("guideway inventory list", "guideway inventory check", "guideway inventory check --json"),
+    exits=((Exit.OK, "each could be asked, and each host answered"), (Exit.FAILED, "something could not, or did not")),
+    arguments=_arguments,
+    run=_run,
+)

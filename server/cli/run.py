@@ -1,0 +1,128 @@
+"""``guideway run``: one program, here, by the same pipeline and gates as the server's."""
+
+import argparse
+import signal
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Final
+
+import anyio
+from anyio.abc import TaskStatus
+
+from guideway.dsl.errors import Code, Refusal
+from guideway.dsl.source import Source
+from guideway.interpreter.pipeline import Pipeline
+from guideway.interpreter.principal import Principal
+from guideway.interpreter.results import Report, Status
+from guideway.server import wiring
+from guideway.server.cli.command import Command, Exit, add_configuration
+from guideway.server.cli.configured import explain_nobody, read_caller, read_config
+from guideway.server.cli.console import BOLD, GREEN, RED, Console, write_json
+from guideway.server.cli.files import read_program
+from guideway.server.cli.refusals import say_refusal
+from guideway.server.cli.steps import StepList
+from guideway.server.render import summary_line
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a program; `-` is standard input")
+    add_configuration(parser)
+
+
+def _run(options: argparse.Namespace) -> int:
+    config = read_config(options)
+    caller = read_caller(options, config)
+    console, errors = Console(options.color), Console(options.color, error=True)
+    steps = StepList(console, quiet=options.json)
+    started = datetime.now(UTC).isoformat(timespec="milliseconds")
+    try:
+        source = read_program(options.file, most=config.limits.bytes)
+        report, number = anyio.run(_execute, wiring.build(config), source, caller, steps)
+    except Refusal as refusal:  # the file itself: the pipeline's refusals come in its report
+        report, number = Report("", Status.REFUSED, (), (), None, {}, started, 0.0, refusal), None
+    if report is None:
+        report = _cancelled(steps, started)
+    if options.json:
+        write_json(report.to_json())
+    else:
+        fine = report.status in (Status.COMPLETED, Status.CONTAINED)
+        steps.line((summary_line(report), f"{BOLD};{GREEN if fine else RED}"))
+        if report.refusal is not None:
+            say_refusal(errors, report.refusal, explain_nobody(config, caller))
+    return 128 + number if number else _exit_code(report)
+
+
+async def _execute(
+    pipeline: Pipeline, source: Source, caller: Principal, steps: StepList
+) -> tuple[Report | None, int | None]:
+    """Run a program until it ends or a signal comes; return its report or the signal's number."""
+    report: Report | None = None
+    received: list[int] = []
+
+    async def cancel_at_signal(*, task_status: TaskStatus[None]) -> None:
+        with anyio.open_signal_receiver(*_SIGNALS) as numbers:
+            task_status.started()
+            async for number in numbers:
+                received.append(number)
+                tasks.cancel_scope.cancel()
+                return  # a second signal finds no receiver and ends the process at once
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(cancel_at_signal)
+            tasks.start_soon(steps.live)
+            report = await pipeline.run(source.text, caller, name=source.name, observe=steps)
+            tasks.cancel_scope.cancel()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await pipeline.inventory.close()
+    return report, received[0] if received and report is None else None
+
+
+def _cancelled(steps: StepList, started: str) -> Report:
+    """Return the report of a pipeline that was cancelled: it raises, and what it did is what was seen of it."""
+    return Report(
+        run_id="",
+        status=Status.CANCELLED,
+        steps=tuple(steps.steps),
+        containments=tuple(steps.containments),
+        worst_case=None,
+        ran=Counter(step.command for step in steps.steps),
+        started=started,
+        seconds=(datetime.now(UTC) - datetime.fromisoformat(started)).total_seconds(),
+    )
+
+
+def _exit_code(report: Report) -> Exit:
+    match report.status:
+        case Status.COMPLETED | Status.CONTAINED:
+            return Exit.OK
+        case Status.REFUSED if report.refusal and report.refusal.code is Code.APPROVAL_REQUIRED:
+            return Exit.APPROVAL
+        case Status.REFUSED:
+            return Exit.REFUSED
+        case _:
+            return Exit.FAILED
+
+
+COMMAND = Command(
+    summary="run a program here",
+    description="Run a program on this machine's inventory, by the same checks as the server. Each step is\n"
+    "shown as it happens. Ctrl-C cancels: a restart under way still asks for the start, and nothing is left half-done.",
+    examples=(
+        "guideway run restart.diag",
+        "guideway run --json --as reader look.diag",
+        """echo 'GET_STATUS "database"' | guideway run -""",
+    ),
+    exits=(
+        (Exit.OK, "the program completed, or a CATCH made up for a failure"),
+        (Exit.FAILED, "the program failed, or ran out of time"),
+        (Exit.REFUSED, "the program was refused"),
+        (Exit.APPROVAL, "reserved: a person must approve first"),
+        (Exit.INTERRUPTED, "cancelled by Ctrl-C (129 by a closed terminal, 143 by SIGTERM)"),
+    ),
+    arguments=_arguments,
+    run=_run,
+)

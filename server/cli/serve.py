@@ -1,0 +1,108 @@
+"""``guideway serve``: the tool for MCP clients, over standard input and output or over HTTP on loopback."""
+
+import argparse
+import logging
+import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+import anyio
+from mcp.server.lowlevel import Server
+
+from guideway.dsl.scopes import scope_list
+from guideway.interpreter.pipeline import Pipeline
+from guideway.interpreter.principal import Principal
+from guideway.server import wiring
+from guideway.server.app import require_loopback, serve_http, serve_stdio
+from guideway.server.cli.command import Command, Complaint, Exit, add_configuration
+from guideway.server.cli.configured import explain_nobody, read_caller, read_config
+from guideway.server.cli.console import Console, clean, write_json
+from guideway.server.config import Config
+from guideway.server.tool import build_server
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    transport = parser.add_mutually_exclusive_group(required=True)
+    transport.add_argument("--stdio", action="store_true", help="serve standard input and output")
+    transport.add_argument(
+        "--http",
+        nargs="?",
+        const="",
+        metavar="HOST:PORT",
+        help="serve Streamable HTTP on a loopback address; without one, where [server] says; port 0 takes a free one",
+    )
+    add_configuration(parser)
+
+
+def _run(options: argparse.Namespace) -> int:
+    config = read_config(options)
+    caller = read_caller(options, config)
+    # Standard output belongs to the protocol or to --json, so everything that people read goes to standard error.
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    errors = Console(options.color, error=True)
+    who = f"as {caller.subject} with {scope_list(caller.scopes) or 'no scope'}"
+    note = explain_nobody(config, caller)
+    serve: Callable[[Server[Any]], Awaitable[None]]
+    if options.stdio:
+        if options.json:
+            raise Complaint("--json cannot go with --stdio: standard output belongs to the protocol")
+        errors.line(f"serving standard input and output {who}")
+        serve = serve_stdio
+    else:
+        host, port = _address(options.http, config)
+
+        def tell(url: str) -> None:
+            if options.json:
+                write_json({"url": url, "caller": caller.subject, "scopes": sorted(caller.scopes)})
+                sys.stdout.flush()
+            errors.line(f"serving {url} {who}; Ctrl-C stops it")
+            errors.stream.flush()
+
+        serve = partial(_serve_http, host=host, port=port, tell=tell)
+    if note:
+        errors.line(f"note: {note}")
+    errors.stream.flush()
+    anyio.run(_serve, wiring.build(config), caller, serve)
+    return Exit.OK
+
+
+async def _serve(pipeline: Pipeline, caller: Principal, serve: Callable[[Server[Any]], Awaitable[None]]) -> None:
+    try:
+        await serve(build_server(pipeline, lambda: caller))
+    finally:
+        with anyio.CancelScope(shield=True):
+            await pipeline.inventory.close()
+
+
+async def _serve_http(server: Server[Any], *, host: str, port: int, tell: Callable[[str], None]) -> None:
+    try:
+        async with anyio.create_task_group() as tasks:
+            tell(await tasks.start(partial(serve_http, server, host=host, port=port)))
+    except* OSError as errors:
+        reason = ", ".join(str(error.args[-1]).lower() for error in errors.exceptions)
+        raise Complaint(f"cannot listen on {host}:{port}: {reason}", code="usage") from None
+
+
+def _address(text: str, config: Config) -> tuple[str, int]:
+    """Return host and port of ``HOST:PORT``, ``PORT`` or nothing; what is left out is the configuration's."""
+    host, _, port = text.rpartition(":") if not text.endswith("]") else (text, "", "")
+    host = host.strip("[]") or config.server.host
+    if port and not (port.isascii() and port.isdecimal() and int(port) <= 65_535):
+        raise Complaint(f"`{clean(text)}` is not an address", help="for example 127.0.0.1:8765, or 8765")
+    try:
+        require_loopback(host)
+    except ValueError as error:
+        raise Complaint(clean(str(error))) from None
+    return host, int(port) if port else config.server.port
+
+
+COMMAND = Command(
+    summary="serve the tool to MCP clients",
+    description="Serve the tool to MCP clients: over standard input and output to the program that started it,\n"
+    "or over HTTP on loopback. Whoever asks has the scopes of one configured caller.",
+    examples=("guideway serve --stdio", "guideway serve --http", "guideway serve --http 127.0.0.1:0 --as reader"),
+    exits=((Exit.OK, "the client closed the connection, or SIGINT or SIGTERM came"),),
+    arguments=_arguments,
+    run=_run,
+)

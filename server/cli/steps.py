@@ -1,0 +1,88 @@
+"""The steps of a run as they happen: a list that lives on a terminal, plain lines elsewhere.
+
+What it shows is ``render``'s; here is only where and when. A reader who goes away must not stop a pipeline half-way:
+what cannot be written any more is dropped.
+"""
+
+import os
+from typing import Final
+
+import anyio
+
+from guideway.interpreter.results import Containment, Event, Outcome, Step
+from guideway.server.cli.console import BOLD, DIM, GREEN, RED, YELLOW, Console, Span, is_lively
+from guideway.server.render import event_line, output_lines
+
+_COLORS: Final = {Outcome.OK: GREEN, Outcome.FAILED: RED, Outcome.RUNNING: DIM}
+_BACK_AND_CLEAR: Final = "\r\x1b[K"
+
+
+class StepList:
+    """Shows events, and keeps them: it is the pipeline's observer. ``quiet`` only keeps them."""
+
+    def __init__(self, console: Console, *, quiet: bool = False) -> None:
+        self.steps: list[Step] = []
+        self.containments: list[Containment] = []
+        self._console = console
+        self._quiet = quiet
+        self._lives = not quiet and is_lively(console.stream)
+        self._running: Step | None = None
+        self._since = 0.0
+
+    def __call__(self, event: Event) -> None:
+        """Show one event."""
+        match event:
+            case Step(outcome=Outcome.RUNNING):
+                self._running, self._since = event, anyio.current_time()
+                self._draw()
+                return
+            case Step():
+                self._running = None
+                self.steps.append(event)
+            case Containment():
+                self.containments.append(event)
+        self.line(*_colored(event))
+        if isinstance(event, Step) and event.outcome is not Outcome.OK:
+            for line in output_lines(event):
+                self.line((line, DIM))
+
+    def line(self, *spans: Span) -> None:
+        """Write a line of its own, in the place of the one that lives."""
+        if self._quiet:
+            return
+        self._write((_BACK_AND_CLEAR if self._lives else "") + self._console.spans(*spans) + "\n")
+
+    async def live(self) -> None:
+        """Keep the time beside the running step, until it is cancelled."""
+        while self._lives:
+            self._draw()
+            await anyio.sleep(0.2)
+
+    def _draw(self) -> None:
+        if not self._lives or self._running is None:
+            return
+        line = f"{event_line(self._running)} {anyio.current_time() - self._since:.0f} s"
+        try:
+            columns = os.get_terminal_size(self._console.stream.fileno()).columns or 80  # 0: it does not know
+        except OSError:
+            columns = 80
+        # A line that wraps could not be taken back.
+        self._write(_BACK_AND_CLEAR + self._console.spans((line[: max(columns - 1, 1)], DIM)))
+
+    def _write(self, text: str) -> None:
+        try:
+            self._console.stream.write(text)
+            self._console.stream.flush()
+        except OSError:
+            self._console.drop()
+
+
+def _colored(event: Event) -> tuple[Span, ...]:
+    line = event_line(event)
+    match event:
+        case Step():  # its number, its outcome in the colour of it, and the rest
+            color = _COLORS.get(event.outcome, YELLOW)
+            head, outcome, rest = line.partition(event.outcome.value)
+            return head, (outcome, f"{BOLD};{color}"), rest
+        case Containment():
+            return ((line, YELLOW),)

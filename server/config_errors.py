@@ -1,0 +1,117 @@
+"""How mistakes in the configuration are told: with file, line and key, what is allowed, and what was meant.
+
+Rules for messages as for programs: lower case, no full stop, what the file says in backticks.
+"""
+
+import re
+import tomllib
+import typing
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
+
+from guideway.dsl.recovery import nearest
+from guideway.server import toml_places
+
+_BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
+_TYPES: Final = {
+    "bool_type": "must be true or false",
+    "dict_type": "must be a table",
+    "float_type": "must be a number",
+    "finite_number": "must be a finite number",
+    "frozen_set_type": "must be an array",
+    "int_type": "must be a whole number",
+    "model_type": "must be a table",
+    "string_type": "must be a string",
+    "missing": "is missing",
+}
+_BOUNDS: Final = {
+    "greater_than": ("gt", "must be more than"),
+    "greater_than_equal": ("ge", "must be at least"),
+    "less_than": ("lt", "must be less than"),
+    "less_than_equal": ("le", "must be at most"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One mistake. ``key`` is the dotted key as TOML writes it; ``line`` counts from 1."""
+
+    message: str
+    line: int | None = None
+    key: str | None = None
+    help: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the machine form."""
+        return {"message": self.message, "line": self.line, "key": self.key, "help": self.help}
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used, and every reason that was found. At least one problem."""
+
+    def __init__(self, file: Path, problems: Iterable[Problem]) -> None:
+        self.file = file
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self._line(problem) for problem in self.problems))
+
+    def _line(self, problem: Problem) -> str:
+        where = f"{self.file}:{problem.line}" if problem.line else f"{self.file}"
+        key = f"`{problem.key}` " if problem.key else ""
+        return f"{where}: {key}{problem.message}" + (f"; {problem.help}" if problem.help else "")
+
+
+def syntax_problem(error: tomllib.TOMLDecodeError, text: str) -> Problem:
+    """Return what ``tomllib`` says, with the line taken out of its words (it has no other place for it in 3.11)."""
+    what, _, where = str(error).rpartition(" (at ")
+    line = re.match(r"line (\d+)", where)
+    return Problem(
+        f"is not TOML: {what[:1].lower()}{what[1:]}", int(line[1]) if line else text.rstrip("\n").count("\n") + 1
+    )
+
+
+def explain(error: ErrorDetails, model: type[BaseModel], also: Iterable[str] = ()) -> tuple[str, str | None]:
+    """Return message and help for one of pydantic's errors about ``model``; ``also`` are keys that others read."""
+    kind, context = error["type"], error.get("ctx", {})
+    if kind == "extra_forbidden":
+        key = str(error["loc"][-1])
+        return "is not known", suggestion(key, [*_keys_at(model, error["loc"][:-1]), *also])
+    if kind in ("enum", "literal_error"):
+        allowed = re.findall(r"'([^']*)'", context["expected"])
+        return f"cannot be `{error['input']}`", suggestion(str(error["input"]), allowed)
+    if kind in _BOUNDS:
+        bound, words = _BOUNDS[kind]
+        return f"{words} {context[bound]:,g}".removesuffix(".0"), None
+    if kind == "value_error":
+        return str(context["error"]), None
+    words = error["msg"]
+    return _TYPES.get(kind, words[:1].lower() + words[1:]), None
+
+
+def suggestion(word: str, allowed: Iterable[str]) -> str | None:
+    """Return the word that was meant, else all that is allowed."""
+    allowed = sorted(allowed)
+    near = nearest(word, allowed)
+    if near is not None:
+        return f"did you mean `{near}`?"
+    return f"allowed: {', '.join(f'`{one}`' for one in allowed)}" if allowed else None
+
+
+def dotted(path: toml_places.Path) -> str:
+    """Return a path as TOML writes a key; elements of arrays are left out."""
+    keys = (key for key in path if isinstance(key, str))
+    return ".".join(key if _BARE_KEY.fullmatch(key) else '"' + key.replace('"', '\\"') + '"' for key in keys)
+
+
+def _keys_at(model: type[BaseModel], path: tuple[int | str, ...]) -> Iterable[str]:
+    """Return the keys that a table inside ``model`` may have."""
+    inner: Any = model
+    for key in path:
+        fields = getattr(inner, "model_fields", {})
+        annotation = fields[key].annotation if key in fields else (typing.get_args(inner) or (None,))[-1]
+        inner = annotation
+    return list(getattr(inner, "model_fields", {}))

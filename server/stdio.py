@@ -1,0 +1,67 @@
+"""Standard input as lines that a signal can end.
+
+The SDK reads standard input in a thread, and a thread that waits for input cannot be stopped: a server told to end
+would hang until its client spoke once more. This one waits in the event loop.
+"""
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import anyio
+import anyio.lowlevel
+
+_CHUNK: Final = 65_536
+
+
+class Input:
+    """The lines of a file descriptor, decoded as UTF-8, until it ends or ``end`` is called."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._ended = False
+        self._reading = anyio.CancelScope()
+
+    def end(self) -> None:
+        """Let the lines end here."""
+        self._ended = True
+        self._reading.cancel()
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        pending: list[bytes] = []
+        while chunk := await self._read():
+            *lines, rest = chunk.split(b"\n")
+            for line in lines:
+                pending.append(line)
+                yield b"".join(pending).decode("utf-8", "replace")
+                pending.clear()
+            pending.append(rest)
+        if any(pending):
+            yield b"".join(pending).decode("utf-8", "replace")
+
+    async def _read(self) -> bytes:
+        if self._ended:
+            return b""
+        with anyio.CancelScope() as self._reading:
+            try:
+                await anyio.wait_readable(self._descriptor)
+            except PermissionError:  # a plain file, which never lets anybody wait (epoll_ctl(2), EPERM)
+                await anyio.lowlevel.checkpoint()
+            return os.read(self._descriptor, _CHUNK)
+        return b""
+
+
+@contextmanager
+def standard_input() -> Iterator[Input]:
+    """Give standard input, and meanwhile let descriptor 0 be empty: what a driver starts must not read the protocol."""
+    ours = os.dup(0)
+    os.set_inheritable(ours, False)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    try:
+        yield Input(ours)
+    finally:
+        os.dup2(ours, 0)
+        os.close(ours)

@@ -1,0 +1,55 @@
+"""Where parts are put together, and the only place: a configuration becomes a pipeline and a caller."""
+
+from guideway.dsl.parser import Limits
+from guideway.interpreter.inventory import Host, Inventory
+from guideway.interpreter.pipeline import Deadlines, Pipeline
+from guideway.interpreter.principal import Principal
+from guideway.interpreter.service import Service
+from guideway.server.config import Config
+
+#: The caller where the configuration names none. Nobody gave it a scope, so it has none.
+NOBODY = Principal("nobody", frozenset())
+
+
+def build(config: Config) -> Pipeline:
+    """Return the pipeline of a configuration. Whoever asks for it closes its inventory."""
+    limits, deadlines = config.limits, config.deadlines
+    return Pipeline(
+        build_inventory(config),
+        limits=Limits(bytes=limits.bytes, nesting=limits.nesting, commands=limits.commands),
+        deadlines=Deadlines(
+            ping=deadlines.ping,
+            get_status=deadlines.get_status,
+            if_running=deadlines.if_running,
+            restart=deadlines.restart,
+            pipeline=deadlines.pipeline,
+        ),
+    )
+
+
+def build_inventory(config: Config) -> Inventory:
+    """Return the hosts and services of a configuration, with their probes and drivers made."""
+    return Inventory(
+        hosts=(Host(name, entry.probe.build(), entry.common.ping_seconds) for name, entry in config.hosts.items()),
+        services=(
+            Service(
+                name,
+                entry.driver.build(),
+                health=entry.health.build() if entry.health else None,
+                restartable=entry.common.restartable,
+                settle=entry.common.settle_seconds,
+                health_seconds=entry.common.health_seconds,
+                deadline=entry.common.restart_seconds,
+            )
+            for name, entry in config.services.items()
+        ),
+    )
+
+
+def caller(config: Config, name: str | None = None) -> Principal:
+    """Return a configured caller: the one that is named, else ``caller`` of the file, else nobody.
+
+    Raises ``KeyError`` where no caller has that name.
+    """
+    name = name or config.caller
+    return Principal(name, config.callers[name].scopes) if name else NOBODY
