@@ -1,9 +1,8 @@
-"""A small installation in memory, served through the real door. Run as a program, it serves standard input and output.
+"""A small installation in memory, served through the real door: HTTP in this process, stdio by ``guideway serve``."""
 
-The program takes the caller's scopes as its arguments.
-"""
-
+import json
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,7 +20,7 @@ from guideway.interpreter.principal import Principal
 from guideway.interpreter.probes.memory import MemoryProbe
 from guideway.interpreter.results import State
 from guideway.interpreter.service import Service
-from guideway.server.app import serve_http, serve_stdio
+from guideway.server.app import serve_http
 from guideway.server.tool import build_server
 
 BOTH = frozenset({Scope.READ, Scope.WRITE})
@@ -29,6 +28,34 @@ SAMPLE = (
     'TRY { IF_RUNNING "database" THEN { PING "api.internal" } ELSE { RESTART "database" } } '
     'CATCH { RESTART "database" }'
 )
+
+CONFIGURATION = """
+caller = "tester"
+
+[callers.tester]
+scopes = {scopes}
+
+[hosts."api.internal"]
+probe = "memory"
+
+[hosts."gone.internal"]
+probe = "memory"
+answers = false
+
+[services.database]
+driver = "memory"
+state = "stopped"
+settle_seconds = 0.05
+
+[services.ledger]
+driver = "memory"
+restartable = false
+
+[services.stuck]
+driver = "memory"
+behaviour = "never_stops"
+restart_seconds = 30.0
+"""
 
 Transport = Literal["stdio", "http"]
 Era = Literal["legacy", "auto", "2026-07-28"]
@@ -76,13 +103,15 @@ class World:
                 async with self.serving() as url, Client(url, mode=era, **options) as client:
                     yield client
             case "stdio":
-                async with Client(self.command(), mode=era, **options) as client:
-                    yield client
+                with tempfile.TemporaryDirectory() as folder:
+                    async with Client(self.command(Path(folder)), mode=era, **options) as client:
+                        yield client
 
-    def command(self) -> StdioServerParameters:
-        """Return the command that serves a world like this over stdio."""
-        return StdioServerParameters(command=sys.executable, args=[str(Path(__file__)), *sorted(self.principal.scopes)])
-
-
-if __name__ == "__main__":
-    anyio.run(serve_stdio, World(map(Scope, sys.argv[1:])).server)
+    def command(self, folder: Path) -> StdioServerParameters:
+        """Return the command that serves a world like this over stdio; its configuration is written to a folder."""
+        configuration = folder / "guideway.toml"
+        configuration.write_text(CONFIGURATION.format(scopes=json.dumps(sorted(self.principal.scopes))))
+        return StdioServerParameters(
+            command=str(Path(sys.executable).with_name("guideway")),
+            args=["serve", "--stdio", "--config", str(configuration)],
+        )
