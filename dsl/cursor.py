@@ -44,7 +44,7 @@ class Stop(Exception):  # noqa: N818  # control flow inside the parser, never se
 class Cursor:
     """The token under the parser's eye, and the diagnostics."""
 
-    __slots__ = ("_advance", "_diagnostics", "_fenced", "_source", "_text", "_token", "_vocabulary")
+    __slots__ = ("_advance", "_depth", "_diagnostics", "_fenced", "_owed", "_source", "_text", "_token", "_vocabulary")
 
     def __init__(self, source: Source, vocabulary: Iterable[type[Command]]) -> None:
         self._source = source
@@ -52,6 +52,8 @@ class Cursor:
         self._diagnostics: list[Diagnostic] = []
         self._vocabulary = tuple(vocabulary)
         self._fenced = False  # whether a code fence was reported
+        self._owed: dict[str, int] = {}  # words that will turn up alone, because of a slip that was reported
+        self._depth = 0  # how many blocks are open
         self._advance: Callable[[], Token] = scan(source.text).__next__
         self._token: Token = self._advance()
 
@@ -74,9 +76,6 @@ class Cursor:
         self._diagnostics.append(
             Diagnostic(Code.TOO_LARGE, "blocks are nested too deep to be read", self._span(self._token))
         )
-
-    def _too_many_commands(self, token: Token, most: int) -> NoReturn:
-        self._too_large(token, f"the program has more than {most} commands", "split it into several programs")
 
     def _too_large(self, token: Token, message: str, mend: str) -> NoReturn:
         """Report a limit and read no further: beyond it nothing is bounded."""
@@ -196,6 +195,13 @@ class Cursor:
                 mend=name_rule(name),
             )
         self._seek(close + 1)
+
+
+def too_many_commands(span: Span, most: int) -> Diagnostic:
+    """Return what to say of the first command that is one too many."""
+    return Diagnostic(
+        Code.TOO_LARGE, f"the program has more than {most:,} commands", span, help="split it into several programs"
+    )
 
 
 def name_rule(name: str) -> str:

@@ -7,14 +7,27 @@ A well-formed program takes the short way through these methods. What is wrong i
 from collections.abc import Iterable
 from typing import Final
 
-from guideway.dsl.ast import COMMANDS, Block, Command, GetStatus, IfRunning, Ping, Program, Restart, Statement, TryCatch
+from guideway.dsl.ast import (
+    COMMANDS,
+    Block,
+    Command,
+    GetStatus,
+    IfRunning,
+    Ping,
+    Program,
+    Restart,
+    Statement,
+    TryCatch,
+    walk,
+)
+from guideway.dsl.cursor import too_many_commands
 from guideway.dsl.errors import Code, Diagnostic, Refusal
 from guideway.dsl.lexer import CLOSE, END, NAME, OPEN, WORD, Token
 from guideway.dsl.record import Record
 from guideway.dsl.recovery import KEYWORDS, STARTS, Recovery, Skip, Stop, Unclosed
 from guideway.dsl.source import Source, Span
 
-_node = tuple.__new__  # a node is a tuple: one call in C, where its class would take four times as long
+_node = tuple.__new__  # a record is a tuple: one call in C, where its class would take four times as long
 
 
 class Limits(Record):
@@ -25,7 +38,7 @@ class Limits(Record):
 
     bytes: int = 65_536
     nesting: int = 64
-    commands: int = 512
+    commands: int = 1_024
 
 
 DEFAULT_LIMITS: Final = Limits()
@@ -57,19 +70,14 @@ def parse(
             help="split it into several programs",
         )
         raise Refusal([found], Source(text[:200], name))  # what is shown of it must not be large either
-    return _Parser(Source(text, name), limits, vocabulary).program()
+    return _Parser(_node(Source, (text, name)), vocabulary).program(limits)
 
 
 class _Parser(Recovery):
-    __slots__ = ("_commands", "_most_commands", "_most_depth")
+    __slots__ = ("_most_depth",)
 
-    def __init__(self, source: Source, limits: Limits, vocabulary: Iterable[type[Command]]) -> None:
-        super().__init__(source, vocabulary)
-        self._commands = 0
+    def program(self, limits: Limits) -> Program:
         self._most_depth = limits.nesting
-        self._most_commands = limits.commands
-
-    def program(self) -> Program:
         statements: list[Statement] = []
         try:
             if self._token.lastindex == END:
@@ -86,7 +94,15 @@ class _Parser(Recovery):
             self._too_deep_to_read()
         if self._diagnostics:
             raise Refusal(sorted(self._diagnostics, key=lambda found: found.span.start), self._source)
-        return _node(Program, (0, self._token.end(), self._source, tuple(statements)))
+        program = _node(Program, (0, self._token.end(), self._source, tuple(statements)))
+        if self._text.count('"') > 2 * limits.commands:  # each has a name in quotes; so may comments have
+            self._count_commands(program, limits.commands)
+        return program
+
+    def _count_commands(self, program: Program, most: int) -> None:
+        commands = [node for node in walk(program) if isinstance(node, Command)]
+        if len(commands) > most:
+            raise Refusal([too_many_commands(commands[most].head_span, most)], self._source)
 
     def _statement(self) -> Statement:
         token = self._token
@@ -101,18 +117,11 @@ class _Parser(Recovery):
             return self._if_running(token)
         if word == "TRY":
             return self._try_catch(token)
-        return self._simple(_SIMPLE[word], token)
-
-    def _simple(
-        self, command: type[Ping] | type[GetStatus] | type[Restart], token: Token
-    ) -> Ping | GetStatus | Restart:
+        command = _SIMPLE[word]
         name = self._advance()
         if name.lastindex != NAME:
             name = self._mend_name(command, name)
         self._token = self._advance()
-        self._commands += 1
-        if self._commands > self._most_commands:
-            self._too_many_commands(token, self._most_commands)
         head = name.end()
         return _node(command, (token.start(WORD), head, head, name[NAME]))
 
@@ -120,9 +129,6 @@ class _Parser(Recovery):
         name = self._advance()
         if name.lastindex != NAME:
             name = self._mend_name(IfRunning, name)
-        self._commands += 1
-        if self._commands > self._most_commands:
-            self._too_many_commands(token, self._most_commands)
         self._token = self._advance()
         if self._token[WORD] == "THEN":
             self._token = self._advance()

@@ -13,7 +13,7 @@ from guideway.dsl.ast import COMMANDS, Command, Target
 from guideway.dsl.cursor import MOST_DIAGNOSTICS, Cursor, Stop, name_rule
 from guideway.dsl.errors import quoted
 from guideway.dsl.lexer import CLOSE, END, NAME, NAME_PATTERN, OPEN, OTHER, WORD, Token, is_name, scan
-from guideway.dsl.source import Source, Span
+from guideway.dsl.source import Span
 
 __all__ = ["KEYWORDS", "MOST_DIAGNOSTICS", "STARTS", "Recovery", "Skip", "Stop", "Unclosed", "nearest"]
 
@@ -53,12 +53,7 @@ class Unclosed(Skip):
 class Recovery(Cursor):
     """A mend for each kind of slip."""
 
-    __slots__ = ("_depth", "_owed")
-
-    def __init__(self, source: Source, vocabulary: Iterable[type[Command]]) -> None:
-        super().__init__(source, vocabulary)
-        self._depth = 0  # how many blocks are open
-        self._owed: dict[str, int] = {}  # words that will turn up alone, because of a slip that was reported
+    __slots__ = ()
 
     def _owe(self, word: str) -> None:
         self._owed[word] = self._owed.get(word, 0) + 1
@@ -95,7 +90,7 @@ class Recovery(Cursor):
             case 2:  # NAME
                 self._report(
                     span,
-                    f"the name `{token[NAME]}` stands alone",
+                    f"the name {quoted(token[NAME])} stands alone",
                     expected=self._statements_expected(),
                     mend="write a command before it: each takes one name",
                 )

@@ -29,6 +29,13 @@ class Pattern:
 
 
 @dataclass(frozen=True, slots=True)
+class Characters:
+    """One character of these ranges, each with its first and its last."""
+
+    ranges: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Reference:
     """What a rule or a terminal of that name derives. Terminals have upper-case names."""
 
@@ -51,12 +58,12 @@ class Group:
 class Repeat:
     """An item ``least`` times or more, up to ``most`` times; None is no bound. In the file: ``?``, ``*`` and ``+``."""
 
-    item: "Literal | Pattern | Reference | Group"
+    item: "Literal | Pattern | Characters | Reference | Group"
     least: int
     most: int | None
 
 
-Item = Literal | Pattern | Reference | Group | Repeat
+Item = Literal | Pattern | Characters | Reference | Group | Repeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +146,7 @@ class Grammar:
         return tuple(definition.name for definition in self.definitions() if isinstance(definition, Ignore))
 
 
-def leaves(alternatives: tuple[Alternative, ...]) -> Iterator[Literal | Pattern | Reference]:
+def leaves(alternatives: tuple[Alternative, ...]) -> Iterator[Literal | Pattern | Characters | Reference]:
     """Yield what alternatives are made of, from left to right, groups and repetitions opened."""
     for alternative in alternatives:
         for item in alternative.items:

@@ -14,6 +14,7 @@ from guideway.dsl.scopes import PROGRAM_SCOPES, Scope
 from guideway.grammar.model import (
     START,
     Alternative,
+    Characters,
     Definition,
     Grammar,
     Group,
@@ -103,6 +104,8 @@ def _words(grammar: Grammar, alternative: Alternative) -> frozenset[str]:
             words.add(leaf.text)
         elif isinstance(leaf, Pattern):
             words.add(leaf.regex)
+        elif isinstance(leaf, Characters):
+            words.update(f"{first}-{last}" for first, last in leaf.ranges)
         elif leaf.is_terminal:
             words.add(grammar.terminals[leaf.name].keyword or leaf.name)
     return frozenset(words)
@@ -130,7 +133,7 @@ def _productive(kept: Mapping[str, tuple[Alternative, ...]]) -> frozenset[str]:
 
 def _derives(item: Item, productive: set[str] | frozenset[str]) -> bool:
     match item:
-        case Literal() | Pattern():
+        case Literal() | Pattern() | Characters():
             return True
         case Reference(name):
             return name in productive

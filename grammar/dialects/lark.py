@@ -1,10 +1,12 @@
 """The model as a Lark grammar, with its comments: what is published is printed back byte for byte."""
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
 from guideway.grammar.model import (
     Alternative,
+    Characters,
     Definition,
     Grammar,
     Group,
@@ -53,9 +55,16 @@ def _item(item: Item) -> str:
             return '"' + "".join(_ESCAPES.get(char, char) for char in text) + '"'
         case Pattern(regex):
             return f"/{regex}/"
+        case Characters(ranges):
+            return "/[" + "".join(map(_range, ranges)) + "]/"
         case Reference(name):
             return name
         case Group(alternatives):
             return "(" + " | ".join(map(_alternative, alternatives)) + ")"
         case Repeat(inner, least, most):
             return _item(inner) + _MARKS[least, most]
+
+
+def _range(ends: tuple[str, str]) -> str:
+    first, last = (re.escape(end) for end in ends)
+    return first if first == last else f"{first}-{last}"

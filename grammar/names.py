@@ -1,0 +1,112 @@
+"""Sets of names to grammar: exactly those names, in a form that engines compile fast.
+
+A few names are listed. Many become a prefix tree, in which siblings with the same continuations share a character
+class, so that ``web-000`` to ``web-999`` cost three classes. Beyond that the general pattern stands in, and says so: a
+copy that names anything is still only a help to the caller, and the interpreter refuses what is not in the inventory.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from os.path import commonprefix
+from typing import Final
+
+from guideway.dsl.lexer import NAME_LENGTH, is_name
+from guideway.grammar.model import Alternative, Characters, Group, Item, Literal, Repeat
+
+LISTED: Final = 64
+"""Up to so many names are listed."""
+
+IN_TREE: Final = 20_000
+"""Up to so many names are in a prefix tree."""
+
+QUOTE: Final = Literal('"')
+_FIRST: Final = Characters((("0", "9"), ("A", "Z"), ("a", "z")))
+_REST: Final = Characters(((".", "."), ("0", ":"), ("@", "Z"), ("_", "_"), ("a", "z"), ("-", "-")))
+
+
+class Form(StrEnum):
+    """How a set of names is written."""
+
+    LIST = "list"
+    TREE = "tree"
+    PATTERN = "pattern"
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What a name terminal spells, its quotes included, and in which form."""
+
+    form: Form
+    alternatives: tuple[Alternative, ...]
+
+
+def exactly(names: Iterable[str], *, listed: int = LISTED, in_tree: int = IN_TREE) -> Names:
+    """Return the grammar of these names, sorted; of any name where there are more than ``in_tree``.
+
+    Raises ``ValueError`` for none at all, and for a text that is no name of the language: so no quote, backslash
+    or line end can get into a grammar.
+    """
+    sorted_names = sorted(set(names))
+    if not sorted_names:
+        raise ValueError("there are no names")
+    for name in sorted_names:
+        if not is_name(name):
+            raise ValueError(f"{name!r} is not a name that a program can spell")
+    if len(sorted_names) <= listed:
+        return Names(Form.LIST, tuple(Alternative((Literal(f'"{name}"'),)) for name in sorted_names))
+    if len(sorted_names) <= in_tree:
+        return Names(Form.TREE, (Alternative((QUOTE, *_tree(sorted_names), QUOTE)),))
+    return any_name()
+
+
+def any_name(length: int = NAME_LENGTH) -> Names:
+    """Return the grammar of every name of at most ``length`` characters."""
+    return Names(Form.PATTERN, (Alternative((QUOTE, _FIRST, Repeat(_REST, 0, length - 1), QUOTE)),))
+
+
+def _tree(texts: list[str]) -> tuple[Item, ...]:
+    """Return items that spell exactly these texts, which are sorted, different, and at least one."""
+    if len(texts) == 1:
+        return (Literal(texts[0]),) if texts[0] else ()
+    shared = commonprefix([texts[0], texts[-1]])  # noqa: RUF071  # texts; of sorted ones, these two differ most
+    head: tuple[Item, ...] = (Literal(shared),) if shared else ()
+    ends_here = texts[0] == shared
+    branches = _branches([text[len(shared) :] for text in texts[ends_here:]])
+    if ends_here:
+        return (*head, Repeat(Group(branches), 0, 1))
+    if len(branches) == 1:
+        return (*head, *branches[0].items)
+    return (*head, Group(branches))
+
+
+def _branches(texts: list[str]) -> tuple[Alternative, ...]:
+    """Return one alternative for each set of continuations, with the class of the characters that lead there."""
+    by_first: dict[str, list[str]] = {}
+    for text in texts:
+        by_first.setdefault(text[0], []).append(text[1:])
+    by_rest: dict[tuple[str, ...], list[str]] = {}
+    for first, rest in by_first.items():
+        by_rest.setdefault(tuple(rest), []).append(first)
+    return tuple(Alternative(_joined((_characters(firsts), *_tree(list(rest))))) for rest, firsts in by_rest.items())
+
+
+def _characters(chars: list[str]) -> Item:
+    """Return one character as a literal, several as a class of ranges; they are sorted."""
+    if len(chars) == 1:
+        return Literal(chars[0])
+    ranges: list[tuple[str, str]] = []
+    for char in chars:
+        if ranges and ord(char) == ord(ranges[-1][1]) + 1:
+            ranges[-1] = (ranges[-1][0], char)
+        else:
+            ranges.append((char, char))
+    return Characters(tuple(ranges))
+
+
+def _joined(items: tuple[Item, ...]) -> tuple[Item, ...]:
+    match items:
+        case (Literal(one), Literal(other), *rest):
+            return (Literal(one + other), *rest)
+        case _:
+            return items
