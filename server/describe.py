@@ -1,15 +1,17 @@
 """How the tool is described to one kind of caller: in the model's terms, with that caller's own grammar and names."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 import mcp_types as types
 
 from guideway.dsl.analysis import analyze
-from guideway.dsl.ast import COMMANDS, Command, Target
+from guideway.dsl.ast import COMMANDS, Target
 from guideway.dsl.parser import parse
 from guideway.dsl.scopes import Scope
-from guideway.grammar import GrammarCopy, copy_for
+from guideway.grammar import copy_for, published_grammar, trim
+from guideway.grammar.dialects.lark import print_grammar
+from guideway.grammar.model import Grammar, Rule
 from guideway.interpreter.inventory import Inventory
 from guideway.interpreter.pipeline import Pipeline
 from guideway.server.schema import output_schema
@@ -18,7 +20,6 @@ GRAMMAR_KEY: Final = "io.github.guideway/grammar"
 """The ``_meta`` key of the whole grammar: a reversed domain, as the MCP specification wants keys of its users to be."""
 
 _MOST_NAMES: Final = 50  # of each kind; a longer list costs a model more than the answer to a wrong name
-_KINDS: Final = {Target.HOST: "host", Target.SERVICE: "service", Target.RESTARTABLE: "service that may be restarted"}
 _EXAMPLES: Final = (
     (
         'TRY {{ IF_RUNNING "{RESTARTABLE}" THEN {{ PING "{HOST}" }} ELSE {{ RESTART "{RESTARTABLE}" }} }} '
@@ -36,12 +37,15 @@ _EXAMPLES: Final = (
 def describe(name: str, pipeline: Pipeline, scopes: frozenset[Scope], input_schema: dict[str, Any]) -> types.Tool:
     """Return the tool as a caller with these scopes sees it. Raises ``NoGrammar`` where they let no program run."""
     copy = copy_for(scopes, dialect="lark")
-    commands = [command for command in COMMANDS if command.scope in scopes]
-    changes = any(command.mutates for command in commands)
+    allowed = [command for command in COMMANDS if command.scope in scopes]
+    changes = any(command.mutates for command in allowed)
+    does = (["looks at hosts and services"] if any(not command.mutates for command in allowed) else []) + (
+        ["restarts services"] if changes else []
+    )
     return types.Tool(
         name=name,
         title="Run a diagnostic program",
-        description=_description(copy, commands, scopes, pipeline.inventory),
+        description=_description(scopes, pipeline.inventory, does),
         input_schema=input_schema,
         output_schema=output_schema(),
         annotations=types.ToolAnnotations(
@@ -64,37 +68,34 @@ def describe(name: str, pipeline: Pipeline, scopes: frozenset[Scope], input_sche
     )
 
 
-def _description(
-    copy: GrammarCopy, commands: list[type[Command]], scopes: frozenset[Scope], inventory: Inventory
-) -> str:
+def _description(scopes: frozenset[Scope], inventory: Inventory, does: list[str]) -> str:
     return "\n".join(
         [
-            "Run one small program that looks at hosts and services of this installation"
-            + (" and restarts services." if any(command.mutates for command in commands) else "; it changes nothing."),
+            f"Run one small program that {' and '.join(does)} of this installation.",
             "Put several commands into one program instead of calling once for each.",
-            "",
-            "Commands:",
-            *(f'- {command.keyword} "<{_KINDS[command.names]}>": {command.summary}' for command in commands),
-            "A sequence stops at its first failed command and fails. TRY runs its body; where that fails, CATCH runs.",
-            "",
-            "Names that a program can use:",
-            *_names(commands, inventory),
+            "A program stops at its first failed command and fails, unless a TRY contains that.",
             "",
             "Examples:",
             *examples(scopes, inventory),
             "",
-            "Grammar (Lark):",
-            copy.text.strip(),
+            "Grammar (Lark syntax; keywords are upper case, names stand in double quotes):",
+            *_rules(trim(published_grammar(), scopes), inventory),
         ]
     )
 
 
-def _names(commands: Iterable[type[Command]], inventory: Inventory) -> Iterator[str]:
-    for kind in dict.fromkeys(command.names for command in commands):
-        names = inventory.names(kind)
-        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-        listed = ", ".join(f'"{name}"' for name in names[:_MOST_NAMES]) or "none"
-        yield f"- <{_KINDS[kind]}>: {listed}{more}"
+def _rules(grammar: Grammar, inventory: Inventory) -> Iterator[str]:
+    """Yield the grammar as a model reads it best: the rules, and for each kind of name what it can be.
+
+    How characters make tokens is left out; the whole grammar stands in ``_meta``.
+    """
+    rules = (paragraph for paragraph in grammar.paragraphs if any(isinstance(d, Rule) for d in paragraph.definitions))
+    yield print_grammar(Grammar(tuple(rules)))
+    for kind in Target:
+        if kind.value in grammar.terminals:
+            names = inventory.names(kind)
+            listed = " | ".join(f'"{name}"' for name in names[:_MOST_NAMES]) or "(none)"
+            yield f"{kind.value}: {listed}" + (f" | … {len(names) - _MOST_NAMES} more" if names[_MOST_NAMES:] else "")
 
 
 def examples(scopes: frozenset[Scope], inventory: Inventory, most: int = 2) -> list[str]:

@@ -28,7 +28,10 @@ def event_line(event: Event) -> str:
         case Containment(line=line, after_step=step):
             return f"   CONTAINMENT_TRIGGERED: step {step} failed, the CATCH of the TRY in line {line} runs"
         case Step():
-            return f'{event.number:>2} {event.outcome:<9} {event.command} "{event.target}"{_findings(event)}'
+            # A message may quote a service manager, which must not end the line or steer a terminal.
+            return _printable(
+                f'{event.number:>2} {event.outcome:<9} {event.command} "{event.target}"{_findings(event)}'
+            )
         case _:
             assert_never(event)
 
@@ -76,6 +79,10 @@ def _findings(step: Step) -> str:
     seen = f"is {step.observation}" if step.observation in _STATES else step.observation
     found = [part for part in (seen, step.reason, step.message) if part]
     return f": {': '.join(found)} ({step.seconds:.2f} s)" if found else f" ({step.seconds:.2f} s)"
+
+
+def _printable(line: str) -> str:
+    return line if line.isprintable() else "".join(char if char.isprintable() else " " for char in line)
 
 
 def _in_order(report: Report) -> Iterator[Event]:
