@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import assert_never
 
 import anyio
 
@@ -42,6 +43,18 @@ class Inventory:
     def names(self, target: Target) -> tuple[str, ...]:
         """Return the names of one kind, sorted."""
         return self._names[target]
+
+    def allows(self, target: Target, name: str) -> bool:
+        """Say whether a name is one of a kind."""
+        match target:
+            case Target.HOST:
+                return name in self.hosts
+            case Target.SERVICE:
+                return name in self.services
+            case Target.RESTARTABLE:
+                return name in self.services and self.services[name].restartable
+            case _:
+                assert_never(target)
 
     async def close(self) -> None:
         """Give back what the drivers hold."""

@@ -93,3 +93,8 @@ def test_an_escape_at_the_cut_is_not_cut_open() -> None:
 def test_much_text_is_little_work(text: str) -> None:
     """Fifty megabytes: what is far from the tail is not looked at."""
     assert len(clean(text)) <= 2100
+
+
+def test_what_is_far_from_the_tail_is_not_looked_at() -> None:
+    assert clean("a" + "\x1b[0m" * 1000, most=10) == "a"
+    assert clean("a" + "\x1b[0m" * 10_000, most=10).endswith(" characters cut]\n")

@@ -31,6 +31,7 @@ PROGRAMS = {
     "dies_again": ["sh", "-c", "sleep 0.5; exit 3"],  # and is started again each time
     "stubborn": ["sh", "-c", "trap '' TERM; exec sleep 1000"],
     "dragging": ["sh", "-c", "trap '' TERM; exec sleep 1000"],  # killed after a second
+    "lingering": ["sh", "-c", "trap '' TERM; exec sleep 1000"],  # killed after six
     "missing": ["/nonexistent/program"],
     "forbidden": ["/etc/passwd"],
     "colourful": ["sh", "-c", "printf '\\033[31mred\\033[0m \\001\\n'; exit 3"],
@@ -45,6 +46,7 @@ SETTINGS = {
     "dies_again": {"autorestart": "true"},
     "stubborn": {"stopwaitsecs": "600"},
     "dragging": {"stopwaitsecs": "1"},
+    "lingering": {"stopwaitsecs": "6"},
     "colourful": {"redirect_stderr": "true"},
 }
 
@@ -225,6 +227,11 @@ async def test_a_program_that_is_killed_because_it_does_not_stop(world: Supervis
     pid = ignoring(world, "dragging")
     assert (await service(world, "dragging").restart(30)).state is State.RUNNING
     assert world.pid("dragging") not in {0, pid}
+
+
+async def test_a_stop_may_take_longer_than_http_clients_wait_by_default(world: Supervisord) -> None:
+    ignoring(world, "lingering")
+    assert (await service(world, "lingering").restart(60)).state is State.RUNNING
 
 
 async def test_a_program_that_is_slow_to_start(world: Supervisord) -> None:
