@@ -89,8 +89,8 @@ def _dangling_else(outer: IfRunning, text: str, warnings: list[Diagnostic]) -> N
     """Warn where an ELSE inside a body without braces could also be read as the outer IF_RUNNING's, which has none."""
     last = outer.then
     while not text.startswith("{", last.start):
-        match last.statements[0]:
-            case IfRunning(target=target, then=then, otherwise=Block()):
+        match last.statements:
+            case (IfRunning(target=target, then=then, otherwise=Block()),):
                 keyword = next(scan(text, then.end))
                 warnings.append(
                     Diagnostic(
@@ -101,7 +101,7 @@ def _dangling_else(outer: IfRunning, text: str, warnings: list[Diagnostic]) -> N
                     )
                 )
                 return
-            case TryCatch(handler=handler):
+            case (TryCatch(handler=handler),):
                 last = handler
             case _:  # it ends no IF_RUNNING, or one that has no ELSE either and warns by itself
                 return

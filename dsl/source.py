@@ -29,11 +29,19 @@ class Source(Record):
 
     def position(self, offset: int) -> Position:
         """Return the line and column of an offset. A leading byte order mark takes no column."""
-        return positions(self.text, (offset,))[0]
+        line = self.text.count("\n", 0, offset) + 1
+        start = self.text.rfind("\n", 0, offset) + 1
+        mark = line == 1 and self.text.startswith(BYTE_ORDER_MARK)
+        return Position(line, max(1, offset - start + 1 - mark))
 
     def line(self, number: int) -> str:
         """Return one line, counted from 1, without its line end and without a byte order mark."""
-        return self.text.removeprefix(BYTE_ORDER_MARK).split("\n")[number - 1].removesuffix("\r")
+        start = 0
+        for _ in range(number - 1):
+            start = self.text.index("\n", start) + 1
+        end = self.text.find("\n", start)
+        line = self.text[start:] if end < 0 else self.text[start:end]
+        return (line.removeprefix(BYTE_ORDER_MARK) if start == 0 else line).removesuffix("\r")
 
 
 def positions(text: str, offsets: tuple[int, ...]) -> tuple[Position, ...]:

@@ -5,10 +5,10 @@ what ``parse`` returns for any spelling of them; ``scripts()`` gives a tree with
 layout, comments in any gap, braces left out wherever the language lets them be left out.
 """
 
+import random
 import re
-import string
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from hypothesis import strategies as st
 
@@ -16,7 +16,9 @@ from guideway.dsl.ast import Block, GetStatus, IfRunning, Ping, Program, Restart
 from guideway.dsl.source import Source
 
 KEYWORDS = ("PING", "GET_STATUS", "RESTART", "IF_RUNNING", "THEN", "ELSE", "TRY", "CATCH")
-FEW_NAMES = ("database", "cache", "api.internal")
+
+#: Mostly a few, so that programs touch the same target twice.
+NAMES = (*("database", "cache", "api.internal") * 4, "0", "A.b_c:d@e-f", "10.0.0.1", "PING", "ELSE", "n" * 253)
 
 
 @dataclass(frozen=True)
@@ -26,12 +28,6 @@ class Script:
     text: str
     program: Program
     comments: tuple[str, ...]
-
-
-def names() -> st.SearchStrategy[str]:
-    """Return names: mostly one of a few, so that programs touch the same target twice; sometimes any."""
-    any_name = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,252}", fullmatch=True)
-    return st.sampled_from(FEW_NAMES) | st.sampled_from(FEW_NAMES) | any_name
 
 
 def block(*statements: Statement) -> Block:
@@ -44,109 +40,141 @@ def program(*statements: Statement) -> Program:
     return Program(0, 0, Source(""), statements)
 
 
-def statements(of: st.SearchStrategy[str] | None = None, *, leaves: int = 12) -> st.SearchStrategy[Statement]:
-    """Return statements without places, up to a number of simple commands; ``of`` gives the names."""
-    targets = of if of is not None else names()
-    simple = st.one_of(*(st.builds(partial(command, 0, 0, 0), targets) for command in (Ping, GetStatus, Restart)))
+def programs(names: Sequence[str] = NAMES, *, size: int = 60) -> st.SearchStrategy[Program]:
+    """Return trees of programs without places, with some of these names and at most ``size`` statements.
 
-    def compound(inner: st.SearchStrategy[Statement]) -> st.SearchStrategy[Statement]:
-        bodies = st.lists(inner, max_size=3).map(lambda found: block(*found))
-        return st.one_of(
-            st.builds(partial(IfRunning, 0, 0, 0), targets, bodies, st.none() | bodies),
-            st.builds(partial(TryCatch, 0, 0), bodies, bodies),
-            bodies,
-        )
-
-    return st.recursive(simple, compound, max_leaves=leaves)
+    A tree is read off a string of bytes, which is drawn at once and shrinks fast: the empty one gives one PING.
+    """
+    return st.binary(max_size=size).map(lambda choices: grow(choices, names))
 
 
-def programs(of: st.SearchStrategy[str] | None = None, *, leaves: int = 12) -> st.SearchStrategy[Program]:
-    """Return trees of programs without places."""
-    return st.lists(statements(of, leaves=leaves), min_size=1, max_size=4).map(lambda found: program(*found))
+def grow(choices: bytes, names: Sequence[str] = NAMES, *, deepest: int = 8) -> Program:
+    """Return the tree that a string of bytes chooses."""
+    left = iter(choices)
+
+    def sequence(depth: int) -> tuple[Statement, ...]:
+        found: list[Statement] = []
+        while (choice := next(left, 0)) & 3:  # one in four ends the sequence
+            found.append(statement(choice >> 2, depth))
+        return tuple(found)
+
+    def body(depth: int) -> Block:
+        return block(*sequence(depth + 1))
+
+    def statement(choice: int, depth: int) -> Statement:
+        kind, name = choice % 8, names[choice // 8 * 7 % len(names)]
+        if depth >= deepest:
+            kind %= 3
+        match kind:
+            case 0:
+                return Ping(0, 0, 0, name)
+            case 1:
+                return GetStatus(0, 0, 0, name)
+            case 2:
+                return Restart(0, 0, 0, name)
+            case 3:
+                return IfRunning(0, 0, 0, name, body(depth), None)
+            case 4:
+                return IfRunning(0, 0, 0, name, body(depth), body(depth))
+            case 5 | 6:
+                return TryCatch(0, 0, body(depth), body(depth))
+            case _:
+                return body(depth)
+
+    return program(*(sequence(0) or (Ping(0, 0, 0, names[0]),)))
 
 
 # Layout
 
-_COMMENT_TEXT = st.text(st.sampled_from(string.ascii_letters + ' {}"#\t;é漢\u00a0'), max_size=12)
+_Gap = tuple[str, tuple[str, ...]]  # what stands between two tokens, and the comments in it
+
+_COMMENTS = ("#", "# why", "#}", '# "x', "## TRY { ;", "#\ttab\t", "# \u00e9\u6f22\u00a0\U0001f642 ", "#\u00a0")
+_NO_GAP: _Gap = ("", ())
 
 
-def _gaps(newline: str) -> st.SearchStrategy[tuple[str, tuple[str, ...]]]:
-    """Return what may stand between two tokens, with the comments in it."""
-    space = st.sampled_from([" ", "  ", "\t", newline, newline * 2, newline + "    "])
+def _gaps(newline: str) -> tuple[_Gap, ...]:
+    """Return gaps that are not empty: about one in four holds a comment, some hold two."""
+    plain: list[_Gap] = [(space, ()) for space in (" ", "  ", "\t", newline, newline * 2, newline + "    ")]
+    one: list[_Gap] = [
+        (before + comment + newline + after, (comment,))
+        for before in ("", " ", newline, newline * 2)
+        for comment in _COMMENTS
+        for after in ("", "  ", newline)
+    ]
+    two: list[_Gap] = [(a + b, said + more) for (a, said), (b, more) in zip(one, reversed(one), strict=True)]
+    return (*plain * (len(one) // 2), *one, *two)
 
-    def comment(before: str, text: str, after: str) -> tuple[str, tuple[str, ...]]:
-        return f"{before}#{text}{newline}{after}", ("#" + text,)
 
-    def both(one: tuple[str, tuple[str, ...]], two: tuple[str, tuple[str, ...]]) -> tuple[str, tuple[str, ...]]:
-        return one[0] + two[0], one[1] + two[1]
-
-    plain = st.tuples(space, st.just(()))
-    commented = st.builds(comment, st.just("") | space, _COMMENT_TEXT, st.just("") | space)
-    return st.one_of(plain, plain, plain, plain, commented, st.builds(both, commented, commented))
+_GAPS = {newline: _gaps(newline) for newline in ("\n", "\r\n")}
 
 
 @st.composite
-def scripts(draw: st.DrawFn, of: st.SearchStrategy[str] | None = None, *, leaves: int = 12) -> Script:
-    """Return programs as somebody might write them."""
-    tree = draw(programs(of, leaves=leaves))
-    tokens = draw(spellings(tree))
-    newline = draw(st.sampled_from(["\n", "\n", "\r\n"]))
-    gap = _gaps(newline)
-    text = draw(st.sampled_from(["", "", "\ufeff"]))
-    comments: list[str] = []
-    for index, token in enumerate(tokens):
-        tight = index == 0 or not (_is_word(tokens[index - 1]) and _is_word(token))
-        between, said = draw(st.just(("", ())) | gap if tight else gap)
+def scripts(draw: st.DrawFn, names: Sequence[str] = NAMES, *, size: int = 60) -> Script:
+    """Return programs as somebody might write them.
+
+    One number chooses the whole layout, so that a failing example shrinks fast; 0 is the plainest.
+    """
+    return spell(draw(programs(names, size=size)), draw(st.integers(0, 2**32)))
+
+
+def spell(tree: Program, seed: int) -> Script:
+    """Write a tree in a layout that the number chooses: 0 has a space between tokens, and all braces."""
+    choose = random.Random(seed)  # noqa: S311  # nothing secret
+    if seed == 0:
+        return Script(" ".join(_tokens(tree, lambda: False)), tree, ())
+    tokens = _tokens(tree, lambda: choose.random() < 0.5)
+    newline = choose.choice(("\n", "\n", "\r\n"))
+    tightness = choose.random()
+
+    def gap() -> _Gap:
+        return choose.choice(_GAPS[newline])
+
+    text = choose.choice(("", "", "\ufeff"))
+    comments: tuple[str, ...] = ()
+    before = ""
+    for token in tokens:
+        needed = before in KEYWORDS and token in KEYWORDS
+        between, said = gap() if needed or choose.random() > tightness else _NO_GAP
         text += between + token
         comments += said
-    last, said = draw(st.just(("", ())) | gap)
-    text += last
-    comments += said
-    if comments and last.endswith(newline) and said and draw(st.booleans()):
-        text = text.rstrip("\r\n")  # a comment may end the text
-        text = text if text.endswith(said[-1]) else text + newline
-    return Script(text, tree, tuple(comments))
+        before = token
+    last, said = gap()
+    if said and choose.random() < 0.5:  # a comment may end the text
+        last = last[: last.rindex(said[-1]) + len(said[-1])]
+    return Script(text + last, tree, comments + said)
 
 
-@st.composite
-def spellings(draw: st.DrawFn, tree: Program) -> list[str]:
-    """Return the tokens of a tree, with braces left out of some of the bodies that need none."""
-    tokens: list[str] = []
-    for statement in tree.statements:
-        tokens += _spell(draw, statement)[0]
-    return tokens
+def _tokens(tree: Program, bare: Callable[[], bool]) -> list[str]:
+    """Return the tokens of a tree; ``bare`` is asked where the braces of a body may be left out."""
+    return [token for statement in tree.statements for token in _spell(statement, bare)[0]]
 
 
-def _spell(draw: st.DrawFn, statement: Statement) -> tuple[list[str], bool]:
+def _spell(statement: Statement, bare: Callable[[], bool]) -> tuple[list[str], bool]:
     """Return a statement's tokens, and whether an ELSE behind them would become part of it."""
     match statement:
         case IfRunning(target=target, then=then, otherwise=None):
-            return ["IF_RUNNING", f'"{target}"', "THEN", *_spell_body(draw, then)[0]], True
+            return ["IF_RUNNING", f'"{target}"', "THEN", *_spell_body(then, bare)[0]], True
         case IfRunning(target=target, then=then, otherwise=Block() as otherwise):
-            body, _ = _spell_body(draw, then, closed=True)
-            other, is_open = _spell_body(draw, otherwise)
+            body, _ = _spell_body(then, bare, closed=True)
+            other, is_open = _spell_body(otherwise, bare)
             return ["IF_RUNNING", f'"{target}"', "THEN", *body, "ELSE", *other], is_open
         case TryCatch(body=body_block, handler=handler_block):
-            body, _ = _spell_body(draw, body_block)
-            handler, is_open = _spell_body(draw, handler_block)
+            body, _ = _spell_body(body_block, bare)
+            handler, is_open = _spell_body(handler_block, bare)
             return ["TRY", *body, "CATCH", *handler], is_open
         case Block(statements=inner):
-            return ["{", *(token for each in inner for token in _spell(draw, each)[0]), "}"], False
+            return ["{", *(token for each in inner for token in _spell(each, bare)[0]), "}"], False
         case _:
             return [statement.keyword, f'"{statement.target}"'], False
 
 
-def _spell_body(draw: st.DrawFn, body: Block, *, closed: bool = False) -> tuple[list[str], bool]:
+def _spell_body(body: Block, bare: Callable[[], bool], *, closed: bool = False) -> tuple[list[str], bool]:
     """Return a body's tokens; ``closed``: an ELSE comes behind it, and is not its own."""
-    if len(body.statements) == 1 and not isinstance(body.statements[0], Block) and draw(st.booleans()):
-        tokens, is_open = _spell(draw, body.statements[0])
+    if len(body.statements) == 1 and not isinstance(body.statements[0], Block) and bare():
+        tokens, is_open = _spell(body.statements[0], bare)
         if not (closed and is_open):
             return tokens, is_open
-    return _spell(draw, body)
-
-
-def _is_word(token: str) -> bool:
-    return token in KEYWORDS
+    return _spell(body, bare)
 
 
 # Texts that are nearly programs
@@ -206,14 +234,15 @@ def token_soup() -> st.SearchStrategy[str]:
 @st.composite
 def mutations(draw: st.DrawFn) -> str:
     """Return a program with a few pieces taken out, put in, doubled or exchanged."""
-    pieces = re.findall(r'\w+|"[^"]*"|\s+|.', draw(scripts()).text, re.DOTALL)
+    pieces = re.findall(r'\w+|"[^"]*"|\s+|.', draw(scripts(size=30)).text, re.DOTALL)
+    choose = random.Random(draw(st.integers(0, 2**32)))  # noqa: S311  # nothing secret
     for _ in range(draw(st.integers(1, 4))):
-        at = draw(st.integers(0, max(0, len(pieces) - 1)))
-        match draw(st.sampled_from(["drop", "insert", "double", "exchange", "cut"])):
+        at = choose.randint(0, len(pieces))
+        match choose.choice(("drop", "insert", "double", "exchange", "cut")):
             case "drop":
                 del pieces[at : at + 1]
             case "insert":
-                pieces.insert(at, draw(st.sampled_from(SOUP)))
+                pieces.insert(at, choose.choice(SOUP))
             case "double":
                 pieces[at:at] = pieces[at : at + 1]
             case "exchange":

@@ -11,26 +11,31 @@ from guideway.dsl import Limits, Refusal, format_program, parse
 from guideway.dsl.ast import Block, Command, IfRunning, Node, Program, TryCatch, children, walk
 from guideway.dsl.lexer import COMMENT_PATTERN, comments
 from guideway.dsl.printer import format_one_line
-from guideway.dsl.source import positions
-from tests.strategies import Script, programs, scripts
+from guideway.dsl.source import Position, Source, positions
+from tests.strategies import Script, programs, scripts, spell
 
 ROOMY = Limits(bytes=1_000_000)  # the canonical form of a program may be longer than what was written
 
 
-@given(scripts())
-@settings(max_examples=300)
-def test_every_spelling_of_a_tree_is_read_as_that_tree(script: Script) -> None:
-    assert parse(script.text, limits=ROOMY) == script.program
+LAYOUTS = 12  # of each tree: making a tree at random takes far longer than writing it
 
 
-@given(scripts())
-@settings(max_examples=300)
-def test_formatting_keeps_the_tree_and_the_comments_and_is_idempotent(script: Script) -> None:
-    formatted = format_program(parse(script.text, limits=ROOMY))
-    again = parse(formatted, limits=ROOMY)
-    assert again == script.program
-    assert [match[1] for match in comments(formatted)] == [comment.rstrip() for comment in script.comments]
-    assert format_program(again) == formatted
+@given(programs(), st.integers(0, 2**32))
+@settings(max_examples=250)
+def test_every_spelling_of_a_tree_is_read_as_that_tree(tree: Program, seed: int) -> None:
+    for script in (spell(tree, 0), *(spell(tree, seed + more) for more in range(LAYOUTS))):
+        assert parse(script.text, limits=ROOMY) == tree
+
+
+@given(programs(), st.integers(0, 2**32))
+@settings(max_examples=250)
+def test_formatting_keeps_the_tree_and_the_comments_and_is_idempotent(tree: Program, seed: int) -> None:
+    for script in (spell(tree, 0), *(spell(tree, seed + more) for more in range(LAYOUTS))):
+        formatted = format_program(parse(script.text, limits=ROOMY))
+        again = parse(formatted, limits=ROOMY)
+        assert again == tree
+        assert [match[1] for match in comments(formatted)] == [comment.rstrip() for comment in script.comments]
+        assert format_program(again) == formatted
 
 
 @given(scripts())
@@ -68,7 +73,6 @@ def test_a_tree_without_a_text_can_be_formatted(program: Program) -> None:
 
 
 @given(scripts())
-@settings(max_examples=200)
 def test_every_span_covers_what_it_says(script: Script) -> None:
     text = script.text
     program = parse(text, limits=ROOMY)
@@ -124,7 +128,10 @@ def test_positions_count_lines_and_characters(text: str) -> None:
     for offset, position in zip(offsets, positions(text, offsets), strict=True):
         before = text[:offset].split("\n")
         column = len(before[-1]) + 1 - (mark and len(before) == 1)
-        assert position == (type(position))(len(before), max(1, column))
+        assert position == Position(len(before), max(1, column))
+        assert position == Source(text).position(offset)
+        line = text.removeprefix("\ufeff").split("\n")[position.line - 1]
+        assert Source(text).line(position.line) == line.removesuffix("\r")
 
 
 @given(scripts())
