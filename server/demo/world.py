@@ -36,6 +36,7 @@ supervisor.rpcinterface_factory=supervisor.rpcinterface:make_main_rpcinterface
 _PROGRAM = """
 [program:{name}]
 command={python} -m guideway.server.demo.processes {arguments}
+autostart=false
 autorestart=false
 startsecs=1
 startretries=0
@@ -116,6 +117,7 @@ class World:
     configuration: Path
     socket: Path
     server_port: int
+    database_port: int
 
     @property
     def supervisord_output(self) -> Path:
@@ -128,6 +130,11 @@ class World:
         os.kill(pid, signal.SIGKILL)
         self.wait_until(program, "EXITED")
         return pid
+
+    def start(self, program: str) -> None:
+        """Start a program and wait until it runs."""
+        with self._supervisor() as supervisor:
+            supervisor.startProcess(program)
 
     def stop(self, program: str) -> None:
         """Stop a program in the orderly way."""
@@ -179,8 +186,8 @@ def world() -> Iterator[World]:
         ):
             try:
                 _wait_for(made, process)
-                for program in ("database", "cache", "api", "worker"):
-                    made.wait_until(program, "RUNNING")
+                for program in ("database", "cache", "api", "worker"):  # in the order of what needs what
+                    made.start(program)
                 yield made
             finally:
                 process.terminate()  # supervisord stops its programs, then itself
@@ -216,7 +223,7 @@ def _write(folder: Path) -> World:
     configuration.write_text(
         _CONFIGURATION.format(socket=socket_path, database=database, cache=cache, api=api, server_port=server_port)
     )
-    return World(folder, configuration, socket_path, server_port)
+    return World(folder, configuration, socket_path, server_port, database)
 
 
 def _free_ports(count: int) -> list[int]:
