@@ -28,10 +28,11 @@ class HttpProbe:
     async def probe(self) -> Echo:
         """Return the time until the answer's header was there. Raises ``Fault``."""
         port = httpx2.URL(self.url).port or (443 if self.url.startswith("https:") else 80)
+        verify = _tls() if self.url.startswith("https:") else False  # without TLS there is nothing to verify
         began = anyio.current_time()
         try:
             async with (
-                httpx2.AsyncClient(verify=_tls(), trust_env=False, timeout=None, follow_redirects=False) as client,
+                httpx2.AsyncClient(verify=verify, trust_env=False, timeout=None, follow_redirects=False) as client,
                 client.stream("GET", self.url, headers=_HEADERS) as response,
             ):
                 seconds = anyio.current_time() - began

@@ -105,6 +105,9 @@ settle_seconds = 0.5
 """
 
 
+PROGRAMS = ("database", "cache", "api", "worker")
+
+
 class DemoError(Exception):
     """The world cannot be started; the message says what to do."""
 
@@ -131,10 +134,13 @@ class World:
         self.wait_until(program, "EXITED")
         return pid
 
-    def start(self, program: str) -> None:
-        """Start a program and wait until it runs."""
+    def start(self, *programs: str) -> None:
+        """Start programs, all at once, and wait until they run."""
         with self._supervisor() as supervisor:
-            supervisor.startProcess(program)
+            for program in programs:
+                supervisor.startProcess(program, False)
+        for program in programs:
+            self.wait_until(program, "RUNNING")
 
     def stop(self, program: str) -> None:
         """Stop a program in the orderly way."""
@@ -152,6 +158,11 @@ class World:
             if time.monotonic() > until:
                 raise DemoError(f"{program} is {said} and not {state} after {seconds:g} s; see {self.folder}")
             time.sleep(0.05)
+
+    def mend(self) -> None:
+        """Start whatever does not run."""
+        down = [program for program in PROGRAMS if self._info(program)["statename"] != "RUNNING"]
+        self.start(*down)
 
     def _info(self, program: str) -> dict[str, Any]:
         with self._supervisor() as supervisor:
@@ -186,8 +197,8 @@ def world() -> Iterator[World]:
         ):
             try:
                 _wait_for(made, process)
-                for program in ("database", "cache", "api", "worker"):  # in the order of what needs what
-                    made.start(program)
+                made.start("database", "cache", "api")
+                made.start("worker")  # it cannot start without the cache
                 yield made
             finally:
                 process.terminate()  # supervisord stops its programs, then itself
