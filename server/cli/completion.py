@@ -30,7 +30,7 @@ def _options(name: str) -> Iterator[_Option]:
 
 
 def _bash() -> Iterator[str]:
-    yield '# guideway completion for bash: eval "$(guideway completion bash)"'
+    yield "# guideway completion for bash: write this to a file, and `source` that in ~/.bashrc"
     yield "_guideway() {"
     yield "    local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} words="
     yield "    COMPREPLY=()"
@@ -58,7 +58,7 @@ def _bash() -> Iterator[str]:
 
 def _zsh() -> Iterator[str]:
     yield "#compdef guideway"
-    yield '# guideway completion for zsh: eval "$(guideway completion zsh)"'
+    yield "# guideway completion for zsh: write this to a file, and `source` that in ~/.zshrc behind compinit"
     yield "_guideway() {"
     yield "    local -a commands"
     yield "    commands=("
@@ -88,7 +88,7 @@ def _zsh_options(name: str) -> Iterator[str]:
 
 
 def _fish() -> Iterator[str]:
-    yield "# guideway completion for fish: guideway completion fish | source"
+    yield "# guideway completion for fish: write this to ~/.config/fish/completions/guideway.fish"
     for name, summary in entry.COMMANDS.items():
         yield f"complete -c guideway -n __fish_use_subcommand -f -a {name} -d {_quoted(summary)}"
     for name in entry.COMMANDS:
@@ -124,8 +124,9 @@ def _run(options: argparse.Namespace) -> int:
 
 COMMAND = Command(
     summary="print the completion script of a shell",
+    description="Print the completion script of a shell. Write it to a file and load that: making it takes a second.",
     examples=(
-        'eval "$(guideway completion bash)"',
+        "guideway completion bash > ~/.guideway.bash",
         "guideway completion zsh > ~/.guideway.zsh",
         "guideway completion fish > ~/.guideway.fish",
     ),

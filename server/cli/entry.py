@@ -47,7 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return Exit.BROKEN_PIPE
     except OSError as error:
         Console().drop()
-        return _complain(Complaint(f"cannot go on: {error.strerror}", code="file"), ())
+        reason = (error.strerror or type(error).__name__).lower()
+        return _complain(Complaint(f"cannot go on: {reason}", code="file"), ())
     return code
 
 

@@ -96,11 +96,14 @@ def _show_diff(console: Console, outcome: _Outcome) -> None:
     import difflib  # noqa: PLC0415  # only --diff pays for it
 
     colors = {"+": GREEN, "-": RED, "@": CYAN}
-    before, after = outcome.text.splitlines(), outcome.canonical.splitlines()
+    before, after = outcome.text.splitlines(keepends=True), outcome.canonical.splitlines(keepends=True)
     lines = difflib.unified_diff(before, after, outcome.name, f"{outcome.name} (formatted)", lineterm="")
     for number, line in enumerate(lines):
         color = BOLD if number < 2 else colors.get(line[:1])
-        console.line((line, color) if color else line)
+        shown = line.removesuffix("\n")
+        console.line((shown, color) if color else shown)
+        if number > 2 and shown == line:
+            console.line("\\ No newline at end of file")
 
 
 def _replace(path: str, text: str) -> None:

@@ -22,6 +22,7 @@ from guideway.server.cli.configured import read_config
 from guideway.server.cli.console import DIM, GREEN, RED, YELLOW, Console, write_json
 from guideway.server.config import Config
 
+_EMPTY = "the inventory is empty: docs/configuration.md says how to describe what there is"
 _AT_ONCE = 32  # sockets and threads are bounded, however large the inventory
 
 
@@ -58,10 +59,7 @@ async def look(config: Config, pipeline: Pipeline) -> list[Finding]:
 
     async def note(kind: str, name: str, backend: str, asked: Host | Service, seconds: float) -> None:
         async with room:
-            found: tuple[Any, ...] = (f"no answer within {seconds:g} s", None, Reason.TIMED_OUT)
-            with anyio.move_on_after(seconds):
-                found = await _ask(asked)
-        findings[kind, name] = Finding(kind, name, backend, *found)
+            findings[kind, name] = Finding(kind, name, backend, *await _ask(asked, seconds))
 
     try:
         async with anyio.create_task_group() as tasks:
@@ -75,14 +73,14 @@ async def look(config: Config, pipeline: Pipeline) -> list[Finding]:
     return [findings[key] for key in sorted(findings)]
 
 
-async def _ask(asked: Host | Service) -> tuple[str, State | None, Reason | None, str]:
+async def _ask(asked: Host | Service, seconds: float) -> tuple[str, State | None, Reason | None, str]:
     try:
         match asked:
-            case Host(probe=probe):
-                echo = await probe.probe()
+            case Host():
+                echo = await asked.ping(seconds)
                 return f"answered in {echo.seconds * 1000:.1f} ms", None, None, ""
             case Service():
-                seen = await asked.state()
+                seen = await asked.state(seconds)
                 return f"is {seen.state}", seen.state, None, clean(seen.output)
     except Fault as fault:
         return fault.message, None, fault.reason, clean(fault.output)
@@ -121,7 +119,7 @@ def _run(options: argparse.Namespace) -> int:
         for finding in findings:
             show(console, finding)
         if not findings:
-            console.line("the inventory is empty; see docs/configuration.md")
+            console.line(_EMPTY)
     return Exit.OK if fine else Exit.FAILED
 
 
@@ -139,6 +137,8 @@ def _list(config: Config, console: Console, *, as_json: bool) -> int:
     if as_json:
         write_json({"hosts": hosts, "services": services})
         return Exit.OK
+    if not hosts and not services:
+        console.line(_EMPTY)
     for host in hosts:
         console.line(f"host     {host['name']}", (f" ({host['probe']})", DIM))
     for service in services:

@@ -134,8 +134,8 @@ def _show(console: Console, plan: _Plan, pipeline: Pipeline, caller: Principal) 
     console.line(("needs", BOLD))
     for scope, nodes in plan.needs():
         console.line(f"  {scope}", "" if scope in caller.scopes else ", which this caller does not have")
-        for line, _, node in nodes:
-            console.line(f'    line {line:<4} {node.keyword} "{node.target}"')
+        for line, column, node in nodes:
+            console.line(f'    {line}:{column:<6} {node.keyword} "{node.target}"')
     console.line(("touches", BOLD))
     for kind, name, keywords in plan.touches():
         console.line(f"  {kind:<8} {name}: {', '.join(keywords)}")

@@ -47,10 +47,11 @@ def _run(options: argparse.Namespace) -> int:
     if options.json:
         write_json(report.to_json())
     else:
-        fine = report.status in (Status.COMPLETED, Status.CONTAINED)
-        steps.line((summary_line(report), f"{BOLD};{GREEN if fine else RED}"))
         if report.refusal is not None:
             say_refusal(errors, report.refusal, explain_nobody(config, caller))
+            errors.stream.flush()
+        fine = report.status in (Status.COMPLETED, Status.CONTAINED)
+        steps.line((summary_line(report), f"{BOLD};{GREEN if fine else RED}"))
     return 128 + number if number else _exit_code(report)
 
 
@@ -110,7 +111,8 @@ def _exit_code(report: Report) -> Exit:
 COMMAND = Command(
     summary="run a program here",
     description="Run a program on this machine's inventory, by the same checks as the server. Each step is\n"
-    "shown as it happens. Ctrl-C cancels: a restart under way still asks for the start, and nothing is left half-done.",
+    "shown as it happens. Ctrl-C cancels: a restart under way still asks for the start, and nothing\n"
+    "is left half-done.",
     examples=(
         "guideway run restart.diag",
         "guideway run --json --as reader look.diag",
