@@ -1,5 +1,6 @@
 """What there is to name: hosts with their probes, services with their drivers. Names are checked when it is made."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -9,7 +10,8 @@ import anyio
 
 from guideway.dsl.ast import Target
 from guideway.dsl.lexer import is_name
-from guideway.interpreter.drivers.base import Probe
+from guideway.interpreter.drivers.base import Echo, Fault, Probe, only_faults
+from guideway.interpreter.results import Reason
 from guideway.interpreter.service import Service
 
 
@@ -20,6 +22,12 @@ class Host:
     name: str
     probe: Probe
     deadline: float | None = None
+
+    async def ping(self, deadline: float = math.inf) -> Echo:
+        """Return the host's answer. Raises ``Fault``, at the latest after ``deadline`` seconds."""
+        with only_faults(self.name), anyio.move_on_after(deadline):
+            return await self.probe.probe()
+        raise Fault(Reason.NO_ANSWER, f"no answer within {deadline:g} s")
 
 
 class Inventory:

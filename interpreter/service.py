@@ -5,14 +5,14 @@ restart is watched until an instance that was not there before runs, passes its 
 """
 
 import logging
+import math
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import assert_never
 
 import anyio
 
-from guideway.interpreter.drivers.base import Fault, Observation, Phase, Probe, ServiceDriver
+from guideway.interpreter.drivers.base import Fault, Observation, Phase, Probe, ServiceDriver, only_faults
 from guideway.interpreter.results import Reason, State
 
 logger = logging.getLogger(__name__)
@@ -56,29 +56,34 @@ class Service:
         self._health_seconds = health_seconds
         self._lock = anyio.Lock()
 
-    async def state(self) -> Observation:
+    async def state(self, deadline: float = math.inf) -> Observation:
         """Return the state now; ``degraded`` where it runs and its health check fails, and ``output`` says how.
 
         Raises ``Fault``, ``cannot_probe`` among others: where the check could not be sent, the state is not known.
         """
-        with self._only_faults():
+        with only_faults(self.name), anyio.move_on_after(deadline):
             seen, ill = await self._look()
             if ill is not None and ill.reason is Reason.CANNOT_PROBE:
                 raise Fault(Reason.CANNOT_PROBE, f"it runs, but its health is not known: {ill.message}", ill.output)
             return await self._explain(seen, ill)
+        raise _silence(deadline)
 
-    async def settled(self) -> Observation:
-        """Return the state once it is neither starting nor stopping. The caller sets the deadline. Raises ``Fault``.
+    async def settled(self, deadline: float = math.inf) -> Observation:
+        """Return the state once it is neither starting nor stopping. Raises ``Fault``.
 
         Whether a service runs does not depend on its health: one whose check could not be sent counts as running.
         """
-        with self._only_faults():
+        seen: Observation | None = None
+        with only_faults(self.name), anyio.move_on_after(deadline):
             pauses = _pauses()
             while True:
                 seen, ill = await self._look()
                 if seen.state not in _UNSETTLED:
                     return await self._explain(seen, ill)
                 await anyio.sleep(next(pauses))
+        if seen is None:
+            raise _silence(deadline)
+        raise Fault(Reason.UNSETTLED, f"after {deadline:g} s it was still {seen.state}", seen.output)
 
     async def restart(self, deadline: float) -> Observation:
         """Restart, and return once a new instance is seen healthy and stays so.
@@ -87,7 +92,7 @@ class Service:
         after ``deadline`` seconds; its reason says what was being waited for.
         """
         end = anyio.current_time() + deadline
-        with self._only_faults():
+        with only_faults(self.name):
             try:
                 return await self._restart(deadline, end)
             except Fault as fault:
@@ -185,16 +190,6 @@ class Service:
                 return "(its log could not be read)"
         return ""
 
-    @contextmanager
-    def _only_faults(self) -> Iterator[None]:
-        try:
-            yield
-        except Fault:
-            raise
-        except Exception as error:
-            logger.exception("%s: unforeseen exception from its driver or its health check", self.name)
-            raise Fault(Reason.UNKNOWN, "the driver failed in an unforeseen way; the log says how") from error
-
 
 @dataclass(slots=True)
 class _Waiting:
@@ -243,6 +238,10 @@ def _newcomer(seen: Observation, before: str | None, instance: str | None, waiti
             return seen.identity
         case _:
             assert_never(seen.state)
+
+
+def _silence(deadline: float) -> Fault:
+    return Fault(Reason.TIMED_OUT, f"no word from the service manager within {deadline:g} s")
 
 
 def _pauses() -> Iterator[float]:

@@ -5,9 +5,11 @@ that is ``service``.
 """
 
 import ipaddress
+import logging
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Protocol
@@ -16,6 +18,8 @@ import anyio
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from guideway.interpreter.results import Reason, State
+
+logger = logging.getLogger(__name__)
 
 
 class Fault(Exception):  # noqa: N818  # the word of the field
@@ -30,6 +34,21 @@ class Fault(Exception):  # noqa: N818  # the word of the field
         self.reason = reason
         self.message = message
         self.output = output
+
+
+@contextmanager
+def only_faults(name: str) -> Iterator[None]:
+    """Let a ``Fault`` through, and make one of any other exception: it is logged, and its text goes no further.
+
+    ``name`` is the host or service that was asked.
+    """
+    try:
+        yield
+    except Fault:
+        raise
+    except Exception as error:
+        logger.exception("%s: unforeseen exception from its driver or probe", name)
+        raise Fault(Reason.UNKNOWN, "the driver failed in an unforeseen way; the log says how") from error
 
 
 @dataclass(frozen=True, slots=True)
