@@ -65,15 +65,20 @@ class Recovery(Cursor):
         return owed > 0
 
     def _synchronise(self) -> None:
-        """Go to the next token at which a statement or the end of a block can stand."""
+        """Go to the next token at which a statement or the end of a block can stand, or a CATCH that ends one."""
+        looked = False
         while True:
             kind = self._token.lastindex
             if kind in (OPEN, CLOSE, END):
                 return
             if kind == WORD:
-                if self._token[WORD] in STARTS:
+                word = self._token[WORD]
+                if word in STARTS:
                     return
-                self._settle(self._token[WORD])
+                if not self._settle(word) and word == "CATCH" and not looked:
+                    if self._open_brace("TRY") is not None:
+                        return
+                    looked = True  # looking reads the whole text
             self._token = self._advance()
 
     # Where a statement should stand

@@ -139,3 +139,12 @@ def test_a_warning_is_drawn_as_one() -> None:
     assert draw(found, program.source, severity="warning").startswith(
         "runbook.diag:1:1: warning[dangling_else]: so it is\n"
     )
+
+
+def test_the_older_form_means_the_same_however_it_is_laid_out() -> None:
+    older = [case for case in cases("valid") if case.path.stem.startswith("older_form")]
+    assert len(older) == 4
+    for key in ("tree", "format", "one_line", "worst_case", "scopes", "targets"):
+        first, *others = (_without_places(case.expected[key]) for case in older)
+        assert all(other == first for other in others)
+    assert "\n".join(older[0].expected["format"]) == Case(CORPUS / "valid" / "older_form_in_lines.diag").text
