@@ -29,10 +29,12 @@ endif
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 ifdef UV
-	$(UV) pip install --quiet --python $(BIN)/python -e . --group dev
+	$(UV) pip install --quiet --python $(BIN)/python -e . --group dev --group engines
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --group engines-bare
 else
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e . --group dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e . --group dev --group engines
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --group engines-bare
 endif
 	@touch $@
 
