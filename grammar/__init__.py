@@ -5,6 +5,21 @@ Importing this package loads neither Lark nor the grammar file; the first questi
 
 from guideway.grammar.copies import GrammarCopy, copy_for, published_grammar
 from guideway.grammar.dialects import DIALECTS
+from guideway.grammar.names import Form
+from guideway.grammar.spell import FINITE, Layout, Shape
 from guideway.grammar.trim import NoGrammar, trim
+from guideway.grammar.wrap import Wrap
 
-__all__ = ["DIALECTS", "GrammarCopy", "NoGrammar", "copy_for", "published_grammar", "trim"]
+__all__ = [
+    "DIALECTS",
+    "FINITE",
+    "Form",
+    "GrammarCopy",
+    "Layout",
+    "NoGrammar",
+    "Shape",
+    "Wrap",
+    "copy_for",
+    "published_grammar",
+    "trim",
+]

@@ -58,12 +58,13 @@ class Group:
 class Repeat:
     """An item ``least`` times or more, up to ``most`` times; None is no bound. In the file: ``?``, ``*`` and ``+``."""
 
-    item: "Literal | Pattern | Characters | Reference | Group"
+    item: "Atom"
     least: int
     most: int | None
 
 
-Item = Literal | Pattern | Characters | Reference | Group | Repeat
+Atom = Literal | Pattern | Characters | Reference | Group
+Item = Atom | Repeat
 
 
 @dataclass(frozen=True, slots=True)

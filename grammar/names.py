@@ -6,7 +6,7 @@ copy that names anything is still only a help to the caller, and the interpreter
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from os.path import commonprefix
 from typing import Final
@@ -19,6 +19,9 @@ LISTED: Final = 64
 
 IN_TREE: Final = 20_000
 """Up to so many names are in a prefix tree."""
+
+_DEEPEST: Final = 24
+"""Groups stand inside groups so deep; names that branch more often are listed from there on."""
 
 QUOTE: Final = Literal('"')
 _FIRST: Final = Characters((("0", "9"), ("A", "Z"), ("a", "z")))
@@ -35,14 +38,15 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What a name terminal spells, its quotes included, and in which form."""
+    """What a name terminal spells, its quotes included, in which form, and how many names those are; None is any."""
 
     form: Form
     alternatives: tuple[Alternative, ...]
+    count: int | None
 
 
 def exactly(names: Iterable[str], *, listed: int = LISTED, in_tree: int = IN_TREE) -> Names:
-    """Return the grammar of these names, sorted; of any name where there are more than ``in_tree``.
+    """Return the grammar of these names, sorted; where there are more than ``in_tree``, of any name as long as theirs.
 
     Raises ``ValueError`` for none at all, and for a text that is no name of the language: so no quote, backslash
     or line end can get into a grammar.
@@ -54,25 +58,28 @@ def exactly(names: Iterable[str], *, listed: int = LISTED, in_tree: int = IN_TRE
         if not is_name(name):
             raise ValueError(f"{name!r} is not a name that a program can spell")
     if len(sorted_names) <= listed:
-        return Names(Form.LIST, tuple(Alternative((Literal(f'"{name}"'),)) for name in sorted_names))
+        alternatives = tuple(Alternative((Literal(f'"{name}"'),)) for name in sorted_names)
+        return Names(Form.LIST, alternatives, len(sorted_names))
     if len(sorted_names) <= in_tree:
-        return Names(Form.TREE, (Alternative((QUOTE, *_tree(sorted_names), QUOTE)),))
-    return any_name()
+        alternatives = (Alternative(_joined((QUOTE, *_tree(sorted_names), QUOTE))),)
+        return Names(Form.TREE, alternatives, len(sorted_names))
+    return replace(any_name(max(map(len, sorted_names))), count=len(sorted_names))
 
 
 def any_name(length: int = NAME_LENGTH) -> Names:
     """Return the grammar of every name of at most ``length`` characters."""
-    return Names(Form.PATTERN, (Alternative((QUOTE, _FIRST, Repeat(_REST, 0, length - 1), QUOTE)),))
+    return Names(Form.PATTERN, (Alternative((QUOTE, _FIRST, Repeat(_REST, 0, length - 1), QUOTE)),), None)
 
 
-def _tree(texts: list[str]) -> tuple[Item, ...]:
+def _tree(texts: list[str], depth: int = 0) -> tuple[Item, ...]:
     """Return items that spell exactly these texts, which are sorted, different, and at least one."""
     if len(texts) == 1:
         return (Literal(texts[0]),) if texts[0] else ()
     shared = commonprefix([texts[0], texts[-1]])  # noqa: RUF071  # texts; of sorted ones, these two differ most
     head: tuple[Item, ...] = (Literal(shared),) if shared else ()
     ends_here = texts[0] == shared
-    branches = _branches([text[len(shared) :] for text in texts[ends_here:]])
+    rests = [text[len(shared) :] for text in texts[ends_here:]]
+    branches = _branches(rests, depth) if depth < _DEEPEST else tuple(Alternative((Literal(rest),)) for rest in rests)
     if ends_here:
         return (*head, Repeat(Group(branches), 0, 1))
     if len(branches) == 1:
@@ -80,7 +87,7 @@ def _tree(texts: list[str]) -> tuple[Item, ...]:
     return (*head, Group(branches))
 
 
-def _branches(texts: list[str]) -> tuple[Alternative, ...]:
+def _branches(texts: list[str], depth: int) -> tuple[Alternative, ...]:
     """Return one alternative for each set of continuations, with the class of the characters that lead there."""
     by_first: dict[str, list[str]] = {}
     for text in texts:
@@ -88,16 +95,18 @@ def _branches(texts: list[str]) -> tuple[Alternative, ...]:
     by_rest: dict[tuple[str, ...], list[str]] = {}
     for first, rest in by_first.items():
         by_rest.setdefault(tuple(rest), []).append(first)
-    return tuple(Alternative(_joined((_characters(firsts), *_tree(list(rest))))) for rest, firsts in by_rest.items())
+    return tuple(
+        Alternative(_joined((_characters(firsts), *_tree(list(rest), depth + 1)))) for rest, firsts in by_rest.items()
+    )
 
 
 def _characters(chars: list[str]) -> Item:
-    """Return one character as a literal, several as a class of ranges; they are sorted."""
+    """Return one character as a literal, several as a class of ranges; they are sorted. A hyphen is in no range."""
     if len(chars) == 1:
         return Literal(chars[0])
     ranges: list[tuple[str, str]] = []
     for char in chars:
-        if ranges and ord(char) == ord(ranges[-1][1]) + 1:
+        if ranges and ord(char) == ord(ranges[-1][1]) + 1 and ranges[-1][1] != "-":
             ranges[-1] = (ranges[-1][0], char)
         else:
             ranges.append((char, char))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from guideway.dsl.ast import COMMANDS, Command
+from guideway.dsl.ast import COMMANDS, Command, Target
 from guideway.dsl.scopes import PROGRAM_SCOPES, Scope
 from guideway.grammar.model import (
     START,
@@ -39,7 +39,7 @@ STRUCTURE: Final[Mapping[str, frozenset[str]]] = {
 
 
 class NoGrammar(Exception):  # noqa: N818  # it is an answer, not a fault
-    """The caller's scopes allow no command, so there is no grammar to show."""
+    """The caller may run no command, or has nothing that one could name, so there is no grammar to show."""
 
 
 def rule_name(command: type[Command]) -> str:
@@ -47,13 +47,15 @@ def rule_name(command: type[Command]) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", command.__name__).lower()
 
 
-def trim(grammar: Grammar, scopes: Iterable[Scope]) -> Grammar:
+def trim(grammar: Grammar, scopes: Iterable[Scope], kinds: Iterable[Target] = Target) -> Grammar:
     """Return the part of a grammar that spells the programs which ``scopes`` allow.
 
-    Raises ``NoGrammar`` where they allow no command of the grammar.
+    ``kinds`` are those of which the caller has something to name: a command that names another kind is left out.
+    Raises ``NoGrammar`` where that leaves no command of the grammar.
     """
-    held = frozenset(scopes)
-    allowed = {rule_name(command): command for command in COMMANDS if command.scope in held}
+    held, named = frozenset(scopes), frozenset(kinds)
+    in_scope = [command for command in COMMANDS if command.scope in held]
+    allowed = {rule_name(command): command for command in in_scope if command.names in named}
 
     def keep(rule: Rule, alternative: Alternative) -> bool:
         if rule.name in STRUCTURE:
@@ -62,9 +64,11 @@ def trim(grammar: Grammar, scopes: Iterable[Scope]) -> Grammar:
         return command is not None and _opens_with(grammar, alternative, command.keyword)
 
     copy = restrict(grammar, keep)
-    if not allowed.keys() & copy.rules.keys():
-        raise NoGrammar(f"there is no grammar without a scope: it takes `{'` or `'.join(sorted(PROGRAM_SCOPES))}`")
-    return copy
+    if allowed.keys() & copy.rules.keys():
+        return copy
+    if in_scope and not allowed:
+        raise NoGrammar("there is no grammar without a name: the commands that the scopes allow have nothing to name")
+    raise NoGrammar(f"there is no grammar without a scope: it takes `{'` or `'.join(sorted(PROGRAM_SCOPES))}`")
 
 
 def restrict(grammar: Grammar, keep: Callable[[Rule, Alternative], bool]) -> Grammar:
