@@ -205,7 +205,10 @@ def test_a_signal_stops_the_server_in_good_order(world: World, tmp_path: Path, n
     command.remove("--stdio")
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
-        url = httpx2.URL(json.loads("".join([*iter(server.stdout.readline, "}\n"), "}"]))["url"])
+        told = ""
+        while not told.endswith("}\n") and (line := server.stdout.readline()):
+            told += line
+        url = httpx2.URL(json.loads(told)["url"])
         with socket.create_connection((url.host, url.port or 0)):  # an idle connection keeps nothing up
             server.send_signal(number)
             _, said = server.communicate(timeout=30)
