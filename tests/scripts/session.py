@@ -69,12 +69,12 @@ def lay_out(session: Session, folder: Path) -> None:
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def say(command: str, folder: Path, home: Path) -> list[str]:
+def say(command: str, folder: Path, home: Path, **variables: str) -> list[str]:
     """Run a command in a shell; return what it wrote, as a session writes that down."""
     ran = subprocess.run(
         ["bash", "-c", command],
         cwd=folder,
-        env=environment(home),
+        env={**environment(home), **variables},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=120,

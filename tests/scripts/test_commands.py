@@ -15,7 +15,7 @@ from guideway.server.cli.command import Exit
 from guideway.server.cli.entry import COMMANDS, load
 from tests.scripts.session import environment
 
-SLOW = {"demo"}  # tests/server/test_demo.py runs it
+SLOW = {"demo"}  # tests/system runs it
 CONFIGURATION = """
 caller = "operator"
 [callers.operator]
