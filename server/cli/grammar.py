@@ -32,6 +32,8 @@ def _run(options: argparse.Namespace) -> int:
         copy = copy_for(scopes, options.dialect)
     except NoGrammar as none:
         raise Complaint(str(none), help=note or f"one of {', '.join(sorted((Scope.READ, Scope.WRITE)))}") from None
+    except ValueError as too_much:  # a dialect that has no room for it
+        raise Complaint(f"there is no copy in `{options.dialect}`: {too_much}") from None
     if options.json:
         write_json(
             {"dialect": copy.dialect, "sha256": copy.sha256, "scopes": sorted(copy.scopes), "definition": copy.text}
