@@ -11,6 +11,8 @@ class Scope(StrEnum):
     WRITE = "mcp:diag:write"
     APPROVE = "mcp:diag:approve"
 
+    __hash__ = str.__hash__  # in C: scopes are looked up for every node of every program
+
 
 #: Those that let a program run. A caller who holds none of them has no grammar.
 PROGRAM_SCOPES = frozenset({Scope.READ, Scope.WRITE})

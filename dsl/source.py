@@ -1,7 +1,5 @@
 """Text and places in it. Offsets, lines and columns count characters (Unicode code points), never bytes."""
 
-from bisect import bisect_right
-
 from guideway.dsl.record import Record
 
 BYTE_ORDER_MARK = "\ufeff"
@@ -42,20 +40,3 @@ class Source(Record):
         end = self.text.find("\n", start)
         line = self.text[start:] if end < 0 else self.text[start:end]
         return (line.removeprefix(BYTE_ORDER_MARK) if start == 0 else line).removesuffix("\r")
-
-
-def positions(text: str, offsets: tuple[int, ...]) -> tuple[Position, ...]:
-    """Return the position of each offset, reading the text once."""
-    starts = [0]
-    at = text.find("\n")
-    while at >= 0:
-        starts.append(at + 1)
-        at = text.find("\n", at + 1)
-    mark = len(BYTE_ORDER_MARK) if text.startswith(BYTE_ORDER_MARK) else 0
-
-    def position(offset: int) -> Position:
-        line = bisect_right(starts, offset)
-        column = offset - starts[line - 1] + 1
-        return Position(line, max(1, column - mark) if line == 1 else column)
-
-    return tuple(position(offset) for offset in offsets)

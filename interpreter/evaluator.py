@@ -7,6 +7,7 @@ cancellation) is an exception. So CATCH sees failed commands and nothing else.
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import assert_never
 
@@ -14,13 +15,49 @@ import anyio
 
 from guideway.dsl.analysis import Analysis
 from guideway.dsl.ast import Block, Command, GetStatus, IfRunning, Ping, Restart, Statement, TryCatch
-from guideway.dsl.source import positions
+from guideway.dsl.source import Position
 from guideway.interpreter.authorizer import Allow, Deny, authorize, refusal
 from guideway.interpreter.drivers.base import Fault, Observation
 from guideway.interpreter.inventory import Inventory
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.results import Containment, Observer, Outcome, Reason, State, Step
 from guideway.interpreter.untrusted import clean
+
+
+@dataclass(slots=True)
+class _Begun:
+    """A command that was reached, and when; gives the step for each way in which it can go on."""
+
+    command: Command
+    position: Position
+    number: int
+    started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="milliseconds"))
+    since: float = field(default_factory=time.perf_counter)
+
+    def step(
+        self,
+        outcome: Outcome,
+        *,
+        observation: str | None = None,
+        reason: Reason | None = None,
+        message: str | None = None,
+        output: str = "",
+    ) -> Step:
+        """Return the step as it is now; ``output`` is what the backend said, uncleaned."""
+        return Step(
+            self.number,
+            self.position.line,
+            self.position.column,
+            self.command.keyword,
+            self.command.target,
+            outcome,
+            self.started,
+            round(time.perf_counter() - self.since, 6),
+            observation,
+            reason,
+            message,
+            clean(output) or None if output else None,
+        )
 
 
 class Evaluator:
@@ -46,8 +83,6 @@ class Evaluator:
         self._inventory = inventory
         self._deadline = deadline
         self._observe = observe
-        starts = tuple(command.start for command in analysis.commands)
-        self._positions = dict(zip(starts, positions(self._source.text, starts), strict=True))
         self._pipeline_scope = anyio.CancelScope()
 
     async def run(self, seconds: float) -> bool | None:
@@ -98,57 +133,33 @@ class Evaluator:
 
         A host that answers counts as running.
         """
-        position = self._positions[command.start]
-        number = len(self.steps) + 1
-        started = datetime.now(UTC).isoformat(timespec="milliseconds")
-        since = time.perf_counter()
-
-        def step(outcome: Outcome, **facts: str | Reason | None) -> Step:
-            return Step(
-                number=number,
-                line=position.line,
-                column=position.column,
-                command=command.keyword,
-                target=command.target,
-                outcome=outcome,
-                started=started,
-                seconds=round(time.perf_counter() - since, 6),
-                **facts,  # type: ignore[arg-type]  # the three text fields and the reason
-            )
-
-        def log(ended: Step) -> None:
-            self.steps.append(ended)
-            if self._observe:
-                self._observe(ended)
-
+        begun = _Begun(command, self._source.position(command.start), len(self.steps) + 1)
         now = time.time()
         match authorize(command, self._caller, self._inventory, now):
             case Deny() as denied:
-                log(step(Outcome.REFUSED, message=denied.diagnostic.message))
+                self._log(begun.step(Outcome.REFUSED, message=denied.diagnostic.message))
                 raise refusal([denied], self._analysis, self._caller, self._source, now)
             case Allow():
                 pass
         if self._observe:
-            self._observe(step(Outcome.RUNNING))
+            self._observe(begun.step(Outcome.RUNNING))
         self.ran[command.keyword] += 1
         try:
             state, observation, output = await self._act(command)
         except Fault as fault:
-            log(
-                step(
-                    Outcome.FAILED,
-                    reason=fault.reason,
-                    message=fault.message,
-                    untrusted_output=clean(fault.output) or None,
-                )
-            )
+            self._log(begun.step(Outcome.FAILED, reason=fault.reason, message=fault.message, output=fault.output))
             return None
         except anyio.get_cancelled_exc_class():
             out_of_time = self._pipeline_scope.cancel_called
-            log(step(Outcome.TIMED_OUT if out_of_time else Outcome.CANCELLED))
+            self._log(begun.step(Outcome.TIMED_OUT if out_of_time else Outcome.CANCELLED))
             raise
-        log(step(Outcome.OK, observation=observation, untrusted_output=clean(output) or None))
+        self._log(begun.step(Outcome.OK, observation=observation, output=output))
         return state
+
+    def _log(self, step: Step) -> None:
+        self.steps.append(step)
+        if self._observe:
+            self._observe(step)
 
     async def _act(self, command: Ping | GetStatus | Restart | IfRunning) -> tuple[State, str, str]:
         """Do what a command says; return the state found, this program's words for it, and the backend's.

@@ -63,10 +63,19 @@ class Pipeline:
         return Admitted(program, analysis, analysis.worst_case(self.deadline))
 
     async def run(
-        self, text: str, caller: Principal, *, name: str = "program", observe: Observer | None = None
+        self,
+        text: str,
+        caller: Principal,
+        *,
+        name: str = "program",
+        run_id: str | None = None,
+        observe: Observer | None = None,
     ) -> Report:
-        """Admit a program and run it. A refusal is a report too; only cancellation is raised."""
-        run_id = str(uuid.uuid4())
+        """Admit a program and run it. A refusal is a report too; only cancellation is raised.
+
+        ``run_id`` is for a caller that must know it also where the run is cancelled; otherwise one is made.
+        """
+        run_id = run_id or str(uuid.uuid4())
         started = datetime.now(UTC).isoformat(timespec="milliseconds")
         since = time.perf_counter()
         admitted: Admitted | None = None

@@ -19,7 +19,8 @@ class MemoryProbe:
 
     async def probe(self) -> Echo:
         """Answer. Raises ``Fault`` (``no_answer``)."""
-        await anyio.sleep(self.seconds)
+        if self.seconds:
+            await anyio.sleep(self.seconds)
         if not self.answers:
             raise Fault(Reason.NO_ANSWER, "no answer")
         return Echo("memory", self.seconds)

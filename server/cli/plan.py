@@ -11,7 +11,7 @@ from guideway.dsl.errors import Code, Refusal
 from guideway.dsl.parser import parse
 from guideway.dsl.record import Record
 from guideway.dsl.scopes import Scope
-from guideway.dsl.source import Source, positions
+from guideway.dsl.source import Source
 from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.principal import Principal
 from guideway.server import wiring
@@ -35,16 +35,11 @@ class _Plan(Record):
 
     def needs(self) -> Iterator[tuple[Scope, list[tuple[int, int, Node]]]]:
         """Yield each scope with the commands that need it and their lines and columns."""
-        commands = self.analysis.commands
-        places = positions(self.source.text, tuple(command.start for command in commands))
+        placed = [(self.source.position(command.start), command) for command in self.analysis.commands]
         for scope in sorted(self.analysis.scopes):
             yield (
                 scope,
-                [
-                    (place.line, place.column, command)
-                    for place, command in zip(places, commands, strict=True)
-                    if command.scope is scope
-                ],
+                [(place.line, place.column, command) for place, command in placed if command.scope is scope],
             )
 
     def touches(self) -> list[tuple[str, str, list[str]]]:
