@@ -2,8 +2,11 @@
 
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+
+import anyio
 
 from guideway.dsl.analysis import Analysis, WorstCase, analyze
 from guideway.dsl.ast import Command, GetStatus, IfRunning, Ping, Program, Restart
@@ -68,42 +71,48 @@ class Pipeline:
         caller: Principal,
         *,
         name: str = "program",
-        run_id: str | None = None,
         observe: Observer | None = None,
+        on_cancel: Callable[[Report], None] | None = None,
     ) -> Report:
         """Admit a program and run it. A refusal is a report too; only cancellation is raised.
 
-        ``run_id`` is for a caller that must know it also where the run is cancelled; otherwise one is made.
+        ``on_cancel`` is given the report of a run that is cancelled; like an observer it returns at once.
         """
-        run_id = run_id or str(uuid.uuid4())
+        run_id = str(uuid.uuid4())
         started = datetime.now(UTC).isoformat(timespec="milliseconds")
         since = time.perf_counter()
         admitted: Admitted | None = None
         evaluator: Evaluator | None = None
-        refused: Refusal | None = None
+
+        def report(status: Status, refusal: Refusal | None = None) -> Report:
+            return Report(
+                run_id=run_id,
+                status=status,
+                steps=tuple(evaluator.steps) if evaluator else (),
+                containments=tuple(evaluator.containments) if evaluator else (),
+                worst_case=admitted.worst_case if admitted else None,
+                ran=dict(evaluator.ran) if evaluator else {},
+                started=started,
+                seconds=round(time.perf_counter() - since, 6),
+                refusal=refusal,
+            )
+
         try:
             admitted = self.admit(text, caller, name=name)
             evaluator = Evaluator(admitted.analysis, caller, self.inventory, self.deadline, observe)
             match await evaluator.run(self.deadlines.pipeline):
                 case True:
-                    status = Status.CONTAINED if evaluator.containments else Status.COMPLETED
+                    return report(Status.CONTAINED if evaluator.containments else Status.COMPLETED)
                 case False:
-                    status = Status.FAILED
+                    return report(Status.FAILED)
                 case None:
-                    status = Status.TIMED_OUT
-        except Refusal as reasons:
-            status, refused = Status.REFUSED, reasons
-        return Report(
-            run_id=run_id,
-            status=status,
-            steps=tuple(evaluator.steps) if evaluator else (),
-            containments=tuple(evaluator.containments) if evaluator else (),
-            worst_case=admitted.worst_case if admitted else None,
-            ran=dict(evaluator.ran) if evaluator else {},
-            started=started,
-            seconds=round(time.perf_counter() - since, 6),
-            refusal=refused,
-        )
+                    return report(Status.TIMED_OUT)
+        except Refusal as refusal:
+            return report(Status.REFUSED, refusal)
+        except anyio.get_cancelled_exc_class():
+            if on_cancel is not None:
+                on_cancel(report(Status.CANCELLED))
+            raise
 
     def deadline(self, command: Command) -> float:
         """Return the seconds that a command may take: its target's own, else the default of its kind."""

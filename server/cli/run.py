@@ -2,7 +2,6 @@
 
 import argparse
 import signal
-from collections import Counter
 from datetime import UTC, datetime
 from typing import Final
 
@@ -36,14 +35,12 @@ def _run(options: argparse.Namespace) -> int:
     caller = read_caller(options, config)
     console, errors = Console(options.color), Console(options.color, error=True)
     steps = StepList(console, quiet=options.json)
-    started = datetime.now(UTC).isoformat(timespec="milliseconds")
     try:
         source = read_program(options.file, most=config.limits.bytes)
         report, number = anyio.run(_execute, wiring.build(config), source, caller, steps)
     except Refusal as refusal:  # the file itself: the pipeline's refusals come in its report
+        started = datetime.now(UTC).isoformat(timespec="milliseconds")
         report, number = Report("", Status.REFUSED, (), (), None, {}, started, 0.0, refusal), None
-    if report is None:
-        report = _cancelled(steps, started)
     if options.json:
         write_json(report.to_json())
     else:
@@ -55,11 +52,9 @@ def _run(options: argparse.Namespace) -> int:
     return 128 + number if number else _exit_code(report)
 
 
-async def _execute(
-    pipeline: Pipeline, source: Source, caller: Principal, steps: StepList
-) -> tuple[Report | None, int | None]:
-    """Run a program until it ends or a signal comes; return its report or the signal's number."""
-    report: Report | None = None
+async def _execute(pipeline: Pipeline, source: Source, caller: Principal, steps: StepList) -> tuple[Report, int | None]:
+    """Run a program until it ends or a signal comes; return its report, and the signal that cancelled it."""
+    reports: list[Report] = []
     received: list[int] = []
 
     async def cancel_at_signal(*, task_status: TaskStatus[None]) -> None:
@@ -74,26 +69,15 @@ async def _execute(
         async with anyio.create_task_group() as tasks:
             await tasks.start(cancel_at_signal)
             tasks.start_soon(steps.live)
-            report = await pipeline.run(source.text, caller, name=source.name, observe=steps)
+            reports.append(
+                await pipeline.run(source.text, caller, name=source.name, observe=steps, on_cancel=reports.append)
+            )
             tasks.cancel_scope.cancel()
     finally:
         with anyio.CancelScope(shield=True):
             await pipeline.inventory.close()
-    return report, received[0] if received and report is None else None
-
-
-def _cancelled(steps: StepList, started: str) -> Report:
-    """Return the report of a pipeline that was cancelled: it raises, and what it did is what was seen of it."""
-    return Report(
-        run_id="",
-        status=Status.CANCELLED,
-        steps=tuple(steps.steps),
-        containments=tuple(steps.containments),
-        worst_case=None,
-        ran=Counter(step.command for step in steps.steps),
-        started=started,
-        seconds=(datetime.now(UTC) - datetime.fromisoformat(started)).total_seconds(),
-    )
+    (report,) = reports
+    return report, received[0] if report.status is Status.CANCELLED else None
 
 
 def _exit_code(report: Report) -> Exit:

@@ -18,11 +18,9 @@ _BACK_AND_CLEAR: Final = "\r\x1b[K"
 
 
 class StepList:
-    """Shows events, and keeps them: it is the pipeline's observer. ``quiet`` only keeps them."""
+    """Shows events: it is the pipeline's observer. ``quiet`` shows nothing."""
 
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
-        self.steps: list[Step] = []
-        self.containments: list[Containment] = []
         self._console = console
         self._quiet = quiet
         self._lives = not quiet and is_lively(console.stream)
@@ -38,9 +36,8 @@ class StepList:
                 return
             case Step():
                 self._running = None
-                self.steps.append(event)
             case Containment():
-                self.containments.append(event)
+                pass
         self.line(*_colored(event))
         if isinstance(event, Step) and event.outcome is not Outcome.OK:
             for line in output_lines(event):

@@ -18,7 +18,7 @@ from guideway.interpreter.drivers.base import Fault
 from guideway.interpreter.drivers.memory import Behaviour
 from guideway.interpreter.inventory import Host, Inventory
 from guideway.interpreter.pipeline import Pipeline
-from guideway.interpreter.results import Event, Outcome, Reason, State, Status, Step
+from guideway.interpreter.results import Event, Outcome, Reason, Report, State, Status, Step
 
 pytestmark = pytest.mark.anyio
 
@@ -241,10 +241,14 @@ async def test_the_deadline_of_the_pipeline_passes_through_every_try(world: Worl
 async def test_a_cancellation_passes_through_every_try_and_leaves_nothing(world: World) -> None:
     world.hosts["api.internal"].seconds = 60
     seen: list[Event] = []
+    reports: list[Report] = []
     before = asyncio.all_tasks()
     task = asyncio.ensure_future(
         world.pipeline(ping=30).run(
-            'TRY { PING "api.internal" } CATCH { RESTART "database" }', OPERATOR, observe=seen.append
+            'TRY { PING "api.internal" } CATCH { RESTART "database" }',
+            OPERATOR,
+            observe=seen.append,
+            on_cancel=reports.append,
         )
     )
     while not world.hosts["api.internal"].calls:
@@ -253,6 +257,8 @@ async def test_a_cancellation_passes_through_every_try_and_leaves_nothing(world:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert [event.outcome for event in seen if isinstance(event, Step)] == [Outcome.RUNNING, Outcome.CANCELLED]
+    (report,) = reports
+    assert (report.status, report.steps) == (Status.CANCELLED, (seen[-1],))
     assert world.services["database"].calls == []
     assert asyncio.all_tasks() == before
 
