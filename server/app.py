@@ -1,7 +1,8 @@
 """The transports: Streamable HTTP on loopback, and stdio. Who is asking is settled before; nothing here decides it.
 
-HTTP serves both protocol eras at one path. In this version it does not authenticate, so it binds to loopback and
-nowhere else, and checks Host and Origin, so that no web page can reach it through a browser (DNS rebinding).
+HTTP serves both protocol eras at one path, and each caller's grammar at another. In this version it does not
+authenticate, so it binds to loopback and nowhere else, and checks Host and Origin, so that no web page can reach it
+through a browser (DNS rebinding).
 """
 
 import ipaddress
@@ -9,19 +10,20 @@ import signal
 import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import anyio
 import uvicorn
 from anyio.abc import TaskStatus
-from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from guideway.server.grammar_route import grammar_route
 from guideway.server.stdio import Input, standard_input
+from guideway.server.tool import ToolServer
 
 PATH: Final = "/mcp"
 """Where the endpoint stands."""
@@ -41,7 +43,7 @@ def require_loopback(host: str) -> None:
 
 
 def http_app(
-    server: Server[Any],
+    server: ToolServer,
     *,
     host: str,
     port: int,
@@ -54,12 +56,14 @@ def http_app(
     Origin header is answered 403 unless it is of the same address or one of ``allowed_origins``.
     """
     hosts = list(_authorities(host, port))
+    security = TransportSecuritySettings(
+        allowed_hosts=[*hosts, *allowed_hosts],
+        allowed_origins=[*(f"http://{authority}" for authority in hosts), *allowed_origins],
+    )
     return server.streamable_http_app(
         streamable_http_path=PATH,
-        transport_security=TransportSecuritySettings(
-            allowed_hosts=[*hosts, *allowed_hosts],
-            allowed_origins=[*(f"http://{authority}" for authority in hosts), *allowed_origins],
-        ),
+        transport_security=security,
+        custom_starlette_routes=[grammar_route(server.publisher, security)],
     )
 
 
@@ -72,7 +76,7 @@ def _authorities(host: str, port: int) -> Iterator[str]:
 
 
 async def serve_http(
-    server: Server[Any],
+    server: ToolServer,
     *,
     host: str = "127.0.0.1",
     port: int = 0,
@@ -208,7 +212,7 @@ async def _stop_at_signal(http: _Uvicorn, stop: anyio.Event) -> None:
             stop.set()
 
 
-async def serve_stdio(server: Server[Any]) -> None:
+async def serve_stdio(server: ToolServer) -> None:
     """Serve standard input and output until the input ends, or SIGINT or SIGTERM comes.
 
     Calls that are running then are cancelled: nobody is left to read their results.

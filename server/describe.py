@@ -1,25 +1,36 @@
-"""How the tool is described to one kind of caller: in the model's terms, with that caller's own grammar and names."""
+"""How the tool is described to one kind of caller: in the model's terms, with that caller's own grammar and names.
 
-from collections.abc import Iterator
+What is said stays bounded, however large the inventory is: a description has at most a few thousand characters, and a
+copy that is longer than ``MOST_INLINE`` is named by its resource and its digest.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate
 from typing import Any, Final
 
 import mcp_types as types
 
 from guideway.dsl.analysis import analyze
-from guideway.dsl.ast import COMMANDS, Target
+from guideway.dsl.ast import COMMANDS, Command, Target
 from guideway.dsl.parser import parse
 from guideway.dsl.scopes import Scope
-from guideway.grammar import copy_for, published_grammar, trim
+from guideway.grammar import GrammarCopy, published_grammar, trim
 from guideway.grammar.dialects.lark import print_grammar
 from guideway.grammar.model import Grammar, Rule
-from guideway.interpreter.inventory import Inventory
-from guideway.interpreter.pipeline import Pipeline
+from guideway.grammar.trim import rule_name
+from guideway.server.publish import Wanted, resource_uri
 from guideway.server.schema import output_schema
 
 GRAMMAR_KEY: Final = "io.github.guideway/grammar"
 """The ``_meta`` key of the whole grammar: a reversed domain, as the MCP specification wants keys of its users to be."""
 
-_MOST_NAMES: Final = 50  # of each kind; a longer list costs a model more than the answer to a wrong name
+MOST_INLINE: Final = 32_768
+"""The longest text of a copy, in bytes, that stands in ``_meta`` itself."""
+
+# Of each kind; a longer list costs a model more than the answer to a wrong name, which names what is near.
+_MOST_NAMES: Final = 50
+_MOST_CHARACTERS: Final = 1_000
+
 _EXAMPLES: Final = (
     (
         'TRY {{ IF_RUNNING "{RESTARTABLE}" THEN {{ PING "{HOST}" }} ELSE {{ RESTART "{RESTARTABLE}" }} }} '
@@ -33,20 +44,32 @@ _EXAMPLES: Final = (
     'RESTART "{RESTARTABLE}"',
 )
 
+Names = Mapping[Target, tuple[str, ...]]
 
-def describe(name: str, pipeline: Pipeline, scopes: frozenset[Scope], input_schema: dict[str, Any]) -> types.Tool:
-    """Return the tool as a caller with these scopes sees it. Raises ``NoGrammar`` where they let no program run."""
-    copy = copy_for(scopes, dialect="lark")
-    allowed = [command for command in COMMANDS if command.scope in scopes]
-    changes = any(command.mutates for command in allowed)
-    does = (["looks at hosts and services"] if any(not command.mutates for command in allowed) else []) + (
-        ["restarts services"] if changes else []
-    )
+
+def describe(
+    name: str,
+    scopes: frozenset[Scope],
+    names: Names,
+    *,
+    published: GrammarCopy,
+    generating: GrammarCopy | str,
+    input_schema: dict[str, Any],
+) -> types.Tool:
+    """Return the tool as a caller with these scopes and names sees it.
+
+    ``published`` is their copy in Lark, ``generating`` the one to generate by in GBNF, or why there is none.
+    Raises ``NoGrammar`` where the scopes and names let no program run.
+    """
+    grammar = trim(published_grammar(), scopes, [kind for kind in Target if names[kind]])
+    commands = [command for command in COMMANDS if rule_name(command) in grammar.rules]
+    changes = any(command.mutates for command in commands)
     return types.Tool(
         name=name,
         title="Run a diagnostic program",
-        description=_description(scopes, pipeline.inventory, does),
+        description="\n".join(_description(grammar, commands, scopes, names)),
         input_schema=input_schema,
+        # Of every caller's results: one who steps up between the listing and the call gets more in theirs.
         output_schema=output_schema(),
         annotations=types.ToolAnnotations(
             read_only_hint=not changes,
@@ -56,56 +79,84 @@ def describe(name: str, pipeline: Pipeline, scopes: frozenset[Scope], input_sche
             # It reaches what the inventory names and nothing else.
             open_world_hint=False,
         ),
-        _meta={
-            GRAMMAR_KEY: {
-                "type": "grammar",
-                "syntax": copy.dialect,
-                "definition": copy.text,
-                "sha256": copy.sha256,
-                "scopes": sorted(copy.scopes),
-            }
-        },
+        _meta={GRAMMAR_KEY: _meta(published, generating)},
     )
 
 
-def _description(scopes: frozenset[Scope], inventory: Inventory, does: list[str]) -> str:
-    return "\n".join(
-        [
-            f"Run one small program that {' and '.join(does)} of this installation.",
-            "Put several commands into one program instead of calling once for each.",
-            "A program stops at its first failed command and fails, unless a TRY contains that.",
-            "",
-            "Examples:",
-            *examples(scopes, inventory),
-            "",
-            "Grammar (Lark syntax; keywords are upper case, names stand in double quotes):",
-            *_rules(trim(published_grammar(), scopes), inventory),
-        ]
-    )
+def _meta(published: GrammarCopy, generating: GrammarCopy | str) -> dict[str, Any]:
+    """Return the copies for a program: whole, or where one is too long, the resource that holds it."""
+    notes = list(published.notes)
+    found: dict[str, Any] = {
+        "type": "grammar",
+        "syntax": published.dialect,
+        **_text("definition", published),
+        "sha256": published.sha256,
+        "uri": resource_uri(Wanted(published.dialect)),
+    }
+    if isinstance(generating, str):
+        notes.append(generating)
+    else:
+        found |= {
+            **_text(generating.dialect, generating),
+            f"{generating.dialect}_sha256": generating.sha256,
+            f"{generating.dialect}_uri": resource_uri(Wanted(generating.dialect)),
+            "longest_bytes": generating.longest_bytes,
+        }
+        notes += [note for note in generating.notes if note not in notes]
+    return found | {
+        "scopes": sorted(published.scopes),
+        "names": {kind.value: form.value for kind, form in published.names.items()},
+        "notes": notes,
+    }
 
 
-def _rules(grammar: Grammar, inventory: Inventory) -> Iterator[str]:
-    """Yield the grammar as a model reads it best: the rules, and for each kind of name what it can be.
+def _text(key: str, copy: GrammarCopy) -> dict[str, str]:
+    return {key: copy.text} if len(copy.text.encode()) <= MOST_INLINE else {}
 
-    How characters make tokens is left out; the whole grammar stands in ``_meta``.
-    """
+
+def _description(
+    grammar: Grammar, commands: list[type[Command]], scopes: frozenset[Scope], names: Names
+) -> Iterator[str]:
+    yield f"Run one small program that {_does(commands)} of this installation."
+    yield "Put several commands into one program instead of calling once for each."
+    yield "A program stops at its first failed command and fails, unless a TRY contains that."
+    yield ""
+    yield "Examples:"
+    yield from examples(scopes, names)
+    yield ""
+    yield "Grammar (Lark syntax; keywords are upper case, names stand in double quotes):"
+    # As a model reads it best: the rules, and for each kind of name what it can be. How characters make tokens is left
+    # out; the whole grammar stands in ``_meta``.
     rules = (paragraph for paragraph in grammar.paragraphs if any(isinstance(d, Rule) for d in paragraph.definitions))
     yield print_grammar(Grammar(tuple(rules)))
     for kind in Target:
         if kind.value in grammar.terminals:
-            names = inventory.names(kind)
-            listed = " | ".join(f'"{name}"' for name in names[:_MOST_NAMES]) or "(none)"
-            yield f"{kind.value}: {listed}" + (f" | … {len(names) - _MOST_NAMES} more" if names[_MOST_NAMES:] else "")
+            yield f"{kind.value}: {_listed(names[kind])}"
 
 
-def examples(scopes: frozenset[Scope], inventory: Inventory, most: int = 2) -> list[str]:
-    """Return programs that a caller with these scopes may run on this inventory, the richest first."""
-    names = {kind.value: inventory.names(kind)[0] for kind in Target if inventory.names(kind)}
+def _does(commands: Iterable[type[Command]]) -> str:
+    asked = {command.names for command in commands if not command.mutates}
+    looks = [word for kind, word in ((Target.HOST, "hosts"), (Target.SERVICE, "services")) if kind in asked]
+    does = [f"looks at {' and '.join(looks)}"] if looks else []
+    return " and ".join([*does, *(["restarts services"] if any(command.mutates for command in commands) else [])])
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    """Return the first names as alternatives, at least one, and how many more there are."""
+    lengths = accumulate(len(name) for name in names[:_MOST_NAMES])
+    shown = max(1, sum(length <= _MOST_CHARACTERS for length in lengths))
+    more = [f"… {len(names) - shown} more"] if names[shown:] else []
+    return " | ".join([*(f'"{name}"' for name in names[:shown]), *more])
+
+
+def examples(scopes: frozenset[Scope], names: Names, most: int = 2) -> list[str]:
+    """Return programs that a caller with these scopes may write with these names, the richest first."""
+    first = {kind.value: names[kind][0] for kind in Target if names[kind]}
     found = []
     for example in _EXAMPLES:
         try:
-            text = example.format_map(names)
-        except KeyError:  # nothing of that kind is in the inventory
+            text = example.format_map(first)
+        except KeyError:  # there is nothing of that kind
             continue
         if analyze(parse(text)).scopes <= scopes:
             found.append(text)

@@ -1,11 +1,10 @@
-"""The one MCP tool: what each caller is told about it, and a call of it.
+"""The protocol server and its one tool: what each caller is told about it, and a call of it.
 
 It translates between the protocol and ``Pipeline.run`` and holds no rule of its own: what may run is decided below.
 The text of a program is never logged.
 """
 
 import logging
-import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -18,12 +17,17 @@ from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 import guideway
-from guideway.dsl.scopes import PROGRAM_SCOPES, Scope
+from guideway.dsl.scopes import Scope
+from guideway.grammar import GrammarCopy
+from guideway.interpreter.inventory import Inventory
 from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.results import Event, Report, Status
 from guideway.server.describe import describe
+from guideway.server.kept import Kept
+from guideway.server.publish import KEPT, NoCopy, Publisher, Wanted, nameable
 from guideway.server.render import event_line, report_lines
+from guideway.server.resources import Resources
 from guideway.server.schema import input_schema
 
 TOOL_NAME: Final = "execute_diagnostic_pipeline"
@@ -46,45 +50,81 @@ class Arguments(BaseModel):
     program: str
 
 
-def build_server(pipeline: Pipeline, caller: Callable[[], Principal]) -> Server[Any]:
-    """Return a server with the one tool. ``caller`` is asked at each request who is asking."""
-    tool = _Tool(pipeline, caller)
-    server: Server[Any] = Server(
-        "guideway",
-        title="Guideway",
-        version=guideway.__version__,
-        instructions=INSTRUCTIONS,
-        on_list_tools=tool.list,
-        # No argument is mirrored into a header, so there is no schema to hold headers against at each call.
-        get_tool_input_schema=lambda _: None,
+class ToolServer(Server[Any]):
+    """The protocol server. ``publisher`` has what each caller is shown, for doors that do not speak the protocol."""
+
+    def __init__(self, pipeline: Pipeline, caller: Callable[[], Principal]) -> None:
+        self.publisher = Publisher(pipeline, caller)
+        tool, resources = _Tool(pipeline, caller, self.publisher), Resources(self.publisher)
         # A caller who steps up must see the longer grammar at once, and nobody another caller's.
-        cache_hints={"tools/list": CacheHint(ttl_ms=0, scope="private")},
-    )
-    # Like ``on_call_tool``, for a handler that gives the wire form: a model in between costs 40 µs a call.
-    server.add_request_handler("tools/call", types.CallToolRequestParams, tool.call)
-    return server
+        fresh = CacheHint(ttl_ms=0, scope="private")
+        super().__init__(
+            "guideway",
+            title="Guideway",
+            version=guideway.__version__,
+            instructions=INSTRUCTIONS,
+            on_list_resources=resources.list_resources,
+            on_list_resource_templates=resources.list_templates,
+            on_read_resource=resources.read,
+            on_completion=resources.complete,
+            # No argument is mirrored into a header, so there is no schema to hold headers against at each call.
+            get_tool_input_schema=lambda _: None,
+            cache_hints={
+                "tools/list": fresh,
+                "resources/list": fresh,
+                "resources/templates/list": fresh,
+                "resources/read": fresh,
+            },
+        )
+        # Like ``on_list_tools`` and ``on_call_tool``, for handlers that give the wire form: a model in between costs
+        # 40 µs a call.
+        self.add_request_handler("tools/list", types.PaginatedRequestParams, tool.list_tools)
+        self.add_request_handler("tools/call", types.CallToolRequestParams, tool.call)
+
+
+def build_server(pipeline: Pipeline, caller: Callable[[], Principal]) -> ToolServer:
+    """Return a server with the one tool. ``caller`` is asked at each request who is asking."""
+    return ToolServer(pipeline, caller)
 
 
 class _Tool:
-    def __init__(self, pipeline: Pipeline, caller: Callable[[], Principal]) -> None:
+    def __init__(self, pipeline: Pipeline, caller: Callable[[], Principal], publisher: Publisher) -> None:
         self._pipeline = pipeline
         self._caller = caller
+        self._publisher = publisher
         self._input_schema = input_schema(pipeline.limits)
-        self._described: dict[frozenset[Scope], types.Tool] = {}
+        self._listed = Kept[tuple[frozenset[Scope], Inventory], dict[str, Any]](KEPT)
 
-    async def list(self, ctx: _Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:  # noqa: ARG002
+    async def list_tools(self, ctx: _Context, params: types.PaginatedRequestParams) -> dict[str, Any]:  # noqa: ARG002
         """Answer ``tools/list``: the tool as this caller may use it, or nothing."""
-        if params is not None and params.cursor is not None:
+        if params.cursor is not None:
             raise MCPError(types.INVALID_PARAMS, "Invalid cursor: this list has one page")
-        caller, now = self._caller(), time.time()
-        scopes = frozenset(scope for scope in PROGRAM_SCOPES if caller.holds(scope, now))
-        return types.ListToolsResult(tools=[self._describe(scopes)] if scopes else [])
+        key = (self._publisher.scopes(), self._publisher.inventory)
+        listed = self._listed.get(key)
+        if listed is None:
+            tools = await self._describe(*key)
+            listed = types.ListToolsResult(tools=tools).model_dump(mode="json", by_alias=True, exclude_none=True)
+            self._listed.keep(key, listed)
+        return listed
 
-    def _describe(self, scopes: frozenset[Scope]) -> types.Tool:
-        tool = self._described.get(scopes)
-        if tool is None:
-            tool = self._described[scopes] = describe(TOOL_NAME, self._pipeline, scopes, self._input_schema)
-        return tool
+    async def _describe(self, scopes: frozenset[Scope], inventory: Inventory) -> list[types.Tool]:
+        try:
+            published = await self._publisher.copy(scopes, Wanted("lark"))
+        except NoCopy:
+            return []
+        try:
+            generating: GrammarCopy | str = await self._publisher.copy(scopes, Wanted("gbnf"))
+        except NoCopy as none:
+            generating = f"There is no copy in GBNF: {none}"
+        tool = describe(
+            TOOL_NAME,
+            scopes,
+            nameable(inventory),
+            published=published,
+            generating=generating,
+            input_schema=self._input_schema,
+        )
+        return [tool]
 
     async def call(self, ctx: _Context, params: types.CallToolRequestParams) -> dict[str, Any]:
         """Answer ``tools/call``. Whatever a model can mend is a result of the tool, never a protocol error."""

@@ -5,10 +5,8 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
 
 import anyio
-from mcp.server.lowlevel import Server
 
 from guideway.dsl.scopes import scope_list
 from guideway.interpreter.pipeline import Pipeline
@@ -19,7 +17,7 @@ from guideway.server.cli.command import Command, Complaint, Exit, add_configurat
 from guideway.server.cli.configured import explain_nobody, read_caller, read_config
 from guideway.server.cli.console import Console, clean, write_json
 from guideway.server.config import Config
-from guideway.server.tool import build_server
+from guideway.server.tool import ToolServer, build_server
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +41,7 @@ def _run(options: argparse.Namespace) -> int:
     errors = Console(options.color, error=True)
     who = f"as {caller.subject} with {scope_list(caller.scopes) or 'no scope'}"
     note = explain_nobody(config, caller)
-    serve: Callable[[Server[Any]], Awaitable[None]]
+    serve: Callable[[ToolServer], Awaitable[None]]
     if options.stdio:
         if options.json:
             raise Complaint("--json cannot go with --stdio: standard output belongs to the protocol")
@@ -67,7 +65,7 @@ def _run(options: argparse.Namespace) -> int:
     return Exit.OK
 
 
-async def _serve(pipeline: Pipeline, caller: Principal, serve: Callable[[Server[Any]], Awaitable[None]]) -> None:
+async def _serve(pipeline: Pipeline, caller: Principal, serve: Callable[[ToolServer], Awaitable[None]]) -> None:
     try:
         await serve(build_server(pipeline, lambda: caller))
     finally:
@@ -75,7 +73,7 @@ async def _serve(pipeline: Pipeline, caller: Principal, serve: Callable[[Server[
             await pipeline.inventory.close()
 
 
-async def _serve_http(server: Server[Any], *, host: str, port: int, tell: Callable[[str], None]) -> None:
+async def _serve_http(server: ToolServer, *, host: str, port: int, tell: Callable[[str], None]) -> None:
     try:
         async with anyio.create_task_group() as tasks:
             tell(await tasks.start(partial(serve_http, server, host=host, port=port)))

@@ -11,6 +11,7 @@ import pytest
 from guideway.dsl.scopes import Scope
 from guideway.grammar import copy_for
 from guideway.server.describe import GRAMMAR_KEY
+from guideway.server.publish import nameable
 from guideway.server.tool import TOOL_NAME
 from tests.interop.conftest import Run
 from tests.server.world import SAMPLE, World
@@ -63,7 +64,10 @@ def test_the_tool_is_listed_without_a_warning(run: Run, url: str, era: str) -> N
     assert ended.returncode == 0, ended.stderr
     [tool] = result(ended.stdout)["tools"]
     assert tool["name"] == TOOL_NAME
-    assert tool["_meta"][GRAMMAR_KEY]["definition"] == copy_for(frozenset(Scope)).text
+    assert (
+        tool["_meta"][GRAMMAR_KEY]["definition"]
+        == copy_for(frozenset(Scope), names=nameable(World().pipeline.inventory)).text
+    )
     assert "warnings" not in ended.stderr
 
 

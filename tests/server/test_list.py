@@ -1,5 +1,7 @@
 """What each caller is told about the tool."""
 
+import hashlib
+
 import jsonschema
 import mcp_types as types
 import pytest
@@ -8,9 +10,13 @@ import guideway
 from guideway.dsl import analyze, parse
 from guideway.dsl.scopes import Scope
 from guideway.grammar import copy_for
-from guideway.interpreter.inventory import Inventory
+from guideway.interpreter.drivers.memory import MemoryDriver
+from guideway.interpreter.inventory import Host, Inventory
 from guideway.interpreter.principal import Principal
-from guideway.server.describe import GRAMMAR_KEY, examples
+from guideway.interpreter.probes.memory import MemoryProbe
+from guideway.interpreter.service import Service
+from guideway.server.describe import GRAMMAR_KEY, MOST_INLINE, examples
+from guideway.server.publish import nameable
 from guideway.server.tool import TOOL_NAME
 from tests.server.world import BOTH, Era, Transport, World
 
@@ -38,14 +44,25 @@ async def test_a_caller_sees_one_tool_with_its_own_grammar(
     [tool] = await listed(World(scopes), era, transport)
     assert tool.name == TOOL_NAME
     assert tool.meta is not None
-    copy = copy_for(scopes)
+    world = World(scopes)
+    names = nameable(world.pipeline.inventory)
+    copy, gbnf = copy_for(scopes, names=names), copy_for(scopes, "gbnf", names=names)
+    kinds = {Scope.READ: {"HOST", "SERVICE"}, Scope.WRITE: {"RESTARTABLE"}}
     assert tool.meta[GRAMMAR_KEY] == {
         "type": "grammar",
         "syntax": "lark",
         "definition": copy.text,
         "sha256": copy.sha256,
+        "uri": "guideway://grammar/lark",
+        "gbnf": gbnf.text,
+        "gbnf_sha256": gbnf.sha256,
+        "gbnf_uri": "guideway://grammar/gbnf",
+        "longest_bytes": gbnf.longest_bytes,
         "scopes": sorted(scopes),
+        "names": dict.fromkeys(set().union(*(kinds[scope] for scope in scopes)), "list"),
+        "notes": [],
     }
+    assert ("ledger" in gbnf.text) == (Scope.READ in scopes), "it may not be restarted"
     description = tool.description or ""
     rules = [line for line in copy.text.splitlines() if line[:1].islower()]
     assert len(rules) >= 4
@@ -102,7 +119,7 @@ async def test_the_schemas_are_valid_and_closed(world: World) -> None:
 async def test_the_examples_run_as_they_stand(scopes: frozenset[Scope]) -> None:
     world = World(scopes)
     [tool] = await listed(world)
-    shown = examples(scopes, world.pipeline.inventory)
+    shown = examples(scopes, nameable(world.pipeline.inventory))
     assert len(shown) == 2
     for example in shown:
         assert example in (tool.description or "")
@@ -112,19 +129,48 @@ async def test_the_examples_run_as_they_stand(scopes: frozenset[Scope]) -> None:
 
 
 @pytest.mark.parametrize("scopes", [READ, WRITE, BOTH], ids=["read", "write", "both"])
-def test_an_empty_inventory_has_no_examples_and_is_described(scopes: frozenset[Scope]) -> None:
-    assert examples(scopes, Inventory()) == []
+async def test_where_there_is_nothing_to_name_there_is_no_tool(world: World, scopes: frozenset[Scope]) -> None:
+    world.principal, world.pipeline.inventory = Principal("tester", scopes), Inventory()
+    assert await listed(world) == []
 
 
-async def test_a_long_inventory_is_named_in_part(world: World) -> None:
-    from guideway.interpreter.inventory import Host
-    from guideway.interpreter.probes.memory import MemoryProbe
-    from guideway.server.describe import describe
+async def test_who_can_restart_nothing_hears_nothing_of_restarts(world: World) -> None:
+    world.pipeline.inventory = Inventory(
+        [Host("api.internal", MemoryProbe())], [Service("ledger", MemoryDriver(), restartable=False)]
+    )
+    [tool] = await listed(world)
+    told = tool.model_dump_json(exclude={"output_schema"})
+    assert "RESTART" not in told
+    assert "restarts services" not in told
+    assert "GET_STATUS" in told
+    assert tool.annotations is not None
+    assert tool.annotations.read_only_hint
 
-    world.pipeline.inventory = Inventory(Host(f"host-{number}", MemoryProbe()) for number in range(500))
-    tool = describe(TOOL_NAME, world.pipeline, READ, {"type": "object"})
-    assert "… 450 more" in (tool.description or "")
-    assert len(tool.description or "") < 4_000
+
+@pytest.mark.parametrize("count", [1, 500, 10_000])
+async def test_what_is_told_stays_bounded_and_what_is_left_out_can_be_fetched(world: World, count: int) -> None:
+    names = [f"{digest(number)}.internal" for number in range(count)]
+    world.pipeline.inventory = Inventory(
+        (Host(name, MemoryProbe()) for name in names), (Service(name, MemoryDriver()) for name in names)
+    )
+    async with world.connected("http", "2026-07-28") as client:
+        [tool] = (await client.list_tools()).tools
+        assert len(tool.description or "") < 6_000
+        assert ("more" in (tool.description or "").rpartition("HOST: ")[2]) == (count > 1)
+        assert tool.meta is not None
+        told = tool.meta[GRAMMAR_KEY]
+        assert ("definition" in told) == (count == 1)
+        assert len(tool.model_dump_json()) < 2 * MOST_INLINE + 20_000
+        for key, uri, sha256 in (("definition", "uri", "sha256"), ("gbnf", "gbnf_uri", "gbnf_sha256")):
+            [contents] = (await client.read_resource(told[uri])).contents
+            assert isinstance(contents, types.TextResourceContents)
+            assert hashlib.sha256(contents.text.encode()).hexdigest() == told[sha256]
+            assert told.get(key, contents.text) == contents.text
+
+
+def digest(number: int) -> str:
+    """Return a name without any pattern, so that no grammar of many of them is short."""
+    return hashlib.sha256(str(number).encode()).hexdigest()[:12]
 
 
 @eras
@@ -136,4 +182,4 @@ async def test_the_server_says_what_it_is(world: World, era: Era) -> None:
         assert TOOL_NAME in (client.instructions or "")
         assert client.server_capabilities is not None
         assert client.server_capabilities.prompts is None
-        assert client.server_capabilities.resources is None
+        assert client.server_capabilities.resources is not None

@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import anyio
 from mcp import Client, StdioServerParameters
-from mcp.server.lowlevel import Server
 
 from guideway.dsl.scopes import Scope
 from guideway.interpreter.drivers.memory import Behaviour, MemoryDriver
@@ -79,7 +78,7 @@ class World:
             ),
             deadlines=Deadlines(restart=30),
         )
-        self.server: Server[Any] = build_server(self.pipeline, lambda: self.principal)
+        self.server = build_server(self.pipeline, lambda: self.principal)
 
     @asynccontextmanager
     async def serving(self, **settings: Any) -> AsyncIterator[str]:

@@ -1,0 +1,153 @@
+"""What is published to a caller: their own copies of the grammar, each made once and kept for a while.
+
+Whoever hands out a copy (the tool's listing, a resource, ``GET /grammar``) has it from here. Nothing here decides what
+may run, and nothing here speaks a protocol.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+from urllib.parse import urlencode
+
+import anyio
+from anyio import to_thread
+
+from guideway.dsl.ast import Target
+from guideway.dsl.scopes import PROGRAM_SCOPES, Scope
+from guideway.grammar import DIALECTS, GrammarCopy, Layout, NoGrammar, Wrap, copy_for
+from guideway.interpreter.inventory import Inventory
+from guideway.interpreter.pipeline import Pipeline
+from guideway.interpreter.principal import Principal
+from guideway.server.engines import refusal
+from guideway.server.kept import Kept
+
+RESOURCE: Final = "guideway://grammar"
+"""What the resources of copies are named under."""
+
+KEPT: Final = 64
+"""How many copies a publisher keeps."""
+
+CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "dialect": DIALECTS,
+    "layout": tuple(Layout),
+    "wrap": tuple(Wrap),
+}
+"""What can be asked for, and the values of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which of a caller's copies is asked for."""
+
+    dialect: str = "lark"
+    layout: Layout = Layout.ONE_LINE
+    wrap: Wrap = Wrap.NONE
+
+
+class NoCopy(Exception):  # noqa: N818  # it is an answer, not a fault
+    """There is no such copy for this caller; the message says why."""
+
+    class Why(StrEnum):
+        """Which of the reasons it is."""
+
+        NOTHING_ALLOWED = "insufficient_scope"
+        NOT_IN_DIALECT = "no_such_copy"
+        ENGINE_REFUSES = "engine_refuses"
+
+    def __init__(self, why: Why, message: str) -> None:
+        super().__init__(message)
+        self.why = why
+
+
+class Publisher:
+    """Makes and keeps the copies of whoever is asking. Safe to use from many tasks of one event loop."""
+
+    def __init__(self, pipeline: Pipeline, caller: Callable[[], Principal]) -> None:
+        self._pipeline = pipeline
+        self._caller = caller
+        self._kept = Kept[tuple[frozenset[Scope], Inventory, Wanted], GrammarCopy | NoCopy](KEPT)
+        # One at a time: a copy for ten thousand names takes seconds, and nobody may have several made for them at once.
+        self._making = anyio.Lock()
+
+    @property
+    def inventory(self) -> Inventory:
+        """What the caller can name."""
+        return self._pipeline.inventory
+
+    def scopes(self) -> frozenset[Scope]:
+        """Return the scopes of the caller, now, that let a program run."""
+        caller, now = self._caller(), time.time()
+        return frozenset(scope for scope in PROGRAM_SCOPES if caller.holds(scope, now))
+
+    async def copy(self, scopes: frozenset[Scope], wanted: Wanted) -> GrammarCopy:
+        """Return the copy for a caller with these scopes. Raises ``NoCopy``.
+
+        Where an engine that reads the dialect is installed, it has compiled the copy.
+        """
+        key = (scopes, self.inventory, wanted)
+        found = self._kept.get(key)
+        if found is None:
+            async with self._making:
+                found = self._kept.get(key) or self._kept.keep(key, await self._make(*key))
+        if isinstance(found, NoCopy):
+            raise NoCopy(found.why, str(found))
+        return found
+
+    async def _make(self, scopes: frozenset[Scope], inventory: Inventory, wanted: Wanted) -> GrammarCopy | NoCopy:
+        """Return a copy, or why there is none, which is kept like one: finding out takes as long."""
+
+        def make() -> GrammarCopy:
+            return copy_for(
+                scopes,
+                wanted.dialect,
+                names=nameable(inventory),
+                layout=wanted.layout,
+                wrap=wanted.wrap,
+                limits=self._pipeline.limits,
+            )
+
+        try:
+            copy = await to_thread.run_sync(make)
+        except NoGrammar as none:
+            return NoCopy(NoCopy.Why.NOTHING_ALLOWED, str(none))
+        except ValueError as error:
+            return NoCopy(NoCopy.Why.NOT_IN_DIALECT, str(error))
+        refused = await refusal(copy)
+        return copy if refused is None else NoCopy(NoCopy.Why.ENGINE_REFUSES, refused)
+
+
+def nameable(inventory: Inventory) -> dict[Target, tuple[str, ...]]:
+    """Return what programs can name in an inventory, by the kind of the name."""
+    return {kind: inventory.names(kind) for kind in Target}
+
+
+def wanted(parameters: Iterable[tuple[str, str]]) -> Wanted:
+    """Return which copy a query asks for. Raises ``ValueError`` that says what can be asked for."""
+    chosen: dict[str, str] = {}
+    for name, value in parameters:
+        if name not in CHOICES:
+            raise ValueError(f"there is no parameter `{name[:100]}`; there are: {', '.join(CHOICES)}")
+        if name in chosen:
+            raise ValueError(f"`{name}` stands there twice")
+        if value not in CHOICES[name]:
+            raise ValueError(f"`{name}` cannot be `{value[:100]}`; it can be: {', '.join(CHOICES[name])}")
+        chosen[name] = value
+    return Wanted(
+        chosen.get("dialect", "lark"),
+        Layout(chosen.get("layout", Layout.ONE_LINE)),
+        Wrap(chosen.get("wrap", Wrap.NONE)),
+    )
+
+
+def resource_uri(asked: Wanted) -> str:
+    """Return the resource of a copy; what is as it is by default is left out."""
+    default = Wanted(asked.dialect)
+    query = {name: getattr(asked, name) for name in CHOICES if getattr(asked, name) != getattr(default, name)}
+    return f"{RESOURCE}/{asked.dialect}" + (f"?{urlencode(query)}" if query else "")
+
+
+def media_type(dialect: str) -> str:
+    """Return the media type of a copy's text, without a charset."""
+    return "image/svg+xml" if dialect == "svg" else "text/plain"
