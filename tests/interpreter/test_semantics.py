@@ -15,7 +15,7 @@ from guideway.dsl.parser import parse
 from guideway.dsl.printer import format_one_line
 from guideway.interpreter.drivers.base import Fault
 from guideway.interpreter.drivers.memory import Behaviour, MemoryDriver
-from guideway.interpreter.results import Reason, State, Status
+from guideway.interpreter.results import Event, Reason, State, Status
 
 HOSTS = ("up", "down")
 SERVICES = ("a", "b")
@@ -136,7 +136,7 @@ def test_the_walk_does_what_the_language_says(program: list[Tree], services: dic
     reading = Reading(dict(services))
     ok = reading.sequence(program)
 
-    seen = []
+    seen: list[Event] = []
     pipeline = world.pipeline()
     canonical = format_one_line(parse(text(program)))
     report = anyio.run(lambda: pipeline.run(canonical, OPERATOR, observe=seen.append))
