@@ -12,7 +12,6 @@ import logging
 import os
 import re
 import ssl
-import xml.parsers.expat
 import xmlrpc.client
 from collections.abc import Callable
 from enum import IntEnum
@@ -70,8 +69,10 @@ _FAULTS = {
     _Code.SPAWN_ERROR: (Reason.START_FAILED, "it could not be started, or ended before it counted as started"),
 }
 
+_NO_XML_RPC = "what answers at the socket does not speak XML-RPC"
+
 # What XML 1.0 cannot hold. supervisord writes a log's bytes into its answer as they are, colours and all: they travel
-# through the parser as private-use characters, and a log gets them back, so that whoever cleans it sees whole escapes.
+# through the parser as private-use characters, and a text gets them back, so that whoever cleans it sees whole escapes.
 _NOT_XML = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _STAND_INS = {code: chr(0xE000 + code).encode() for code in range(0x20)}
 _ORIGINALS = {0xE000 + code: code for code in range(0x20)}
@@ -93,7 +94,7 @@ class SupervisordDriver:
     async def observe(self) -> Observation:
         """Return what supervisord says now. Raises ``Fault``."""
         info = await self._info()
-        output = str(info.get("spawnerr") or info.get("description") or "")
+        output = _text(info.get("spawnerr")) or _text(info.get("description"))
         pid = info.get("pid")
         identity = f"{pid}@{info.get('start')}" if pid else None
         match _Process(info["state"]):
@@ -122,7 +123,9 @@ class SupervisordDriver:
             await self._leave_stopping()
             enter(Phase.STARTING)
             await self._accept(_Code.ALREADY_STARTED, "startProcess", True)
-        except anyio.get_cancelled_exc_class():
+        except _Refused:  # what supervisord itself says of the service holds, and asking once more would not change it
+            raise
+        except (Fault, anyio.get_cancelled_exc_class()):  # an answer that was lost may be that to a stop that was done
             with bring_back(end):
                 await self._bring_back()
             raise
@@ -136,8 +139,9 @@ class SupervisordDriver:
 
     async def _info(self) -> dict[str, Any]:
         info = await self._call("getProcessInfo")
-        if not isinstance(info, dict) or info.get("state") not in list(_Process):
-            raise Fault(Reason.UNKNOWN, "what answers at the socket does not speak as supervisord does", repr(info))
+        # A truth value and a decimal number can equal a state too.
+        if not isinstance(info, dict) or type(info.get("state")) is not int or info["state"] not in list(_Process):
+            raise Fault(Reason.UNKNOWN, "what answers at the socket does not speak as supervisord does")
         return info
 
     async def _leave_stopping(self) -> _Process:
@@ -148,7 +152,7 @@ class SupervisordDriver:
             await anyio.sleep(_POLL_SECONDS)
 
     async def _bring_back(self) -> None:
-        """Ask for the start of what a cancelled restart may have stopped. Nothing here ends the cancellation."""
+        """Ask for the start of what a restart that was broken off may have stopped. Nothing here mends the break."""
         try:
             if await self._leave_stopping() in {_Process.STOPPED, _Process.EXITED, _Process.FATAL}:
                 await self._accept(_Code.ALREADY_STARTED, "startProcess", False)
@@ -176,7 +180,7 @@ class SupervisordDriver:
                 answer = await self._call(method, 0, length)
             except _BrokeDown:
                 continue
-            return str(answer[0]).translate(_ORIGINALS) if isinstance(answer, list) and answer else ""
+            return _text(answer[0]) if isinstance(answer, list) and answer else ""
         raise Fault(Reason.UNKNOWN, "supervisord cannot hand out its log, which is not UTF-8 text")
 
     async def _call(self, method: str, *arguments: int) -> Any:
@@ -187,9 +191,11 @@ class SupervisordDriver:
             parsable = _NOT_XML.sub(lambda found: _STAND_INS[found[0][0]], answer)
             (value,), _ = xmlrpc.client.loads(parsable, use_builtin_types=True)
         except xmlrpc.client.Fault as fault:
-            raise _Refused(fault.faultCode, fault.faultString) from None
-        except (xmlrpc.client.Error, xml.parsers.expat.ExpatError, ValueError, TypeError, LookupError) as error:
-            raise Fault(Reason.UNKNOWN, "what answers at the socket does not speak XML-RPC") from error
+            if type(fault.faultCode) is int:
+                raise _Refused(fault.faultCode, _text(fault.faultString)) from None
+            raise Fault(Reason.UNKNOWN, _NO_XML_RPC) from fault
+        except Exception as error:  # the parser names no closed list of what it raises
+            raise Fault(Reason.UNKNOWN, _NO_XML_RPC) from error
         return value
 
     async def _post(self, body: bytes) -> bytes:
@@ -232,6 +238,11 @@ class _Refused(Fault):
 
 class _BrokeDown(Fault):
     """supervisord answered HTTP 500."""
+
+
+def _text(said: object) -> str:
+    """Return a text of supervisord's as it was sent; empty for what is no text."""
+    return said.translate(_ORIGINALS) if isinstance(said, str) else ""
 
 
 def _unreachable(error: BaseException) -> Fault:

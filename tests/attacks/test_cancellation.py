@@ -1,0 +1,94 @@
+"""Somebody goes away in the midst of a run: at each single point where it waits, one after the other.
+
+The story: an agent's host is killed, a network breaks, a person presses Ctrl-C. Whenever that is, the run stops,
+nothing of it is left (no task, no socket, no lock), and a service that a restart had stopped is brought back.
+"""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import anyio
+import pytest
+
+from guideway.interpreter.drivers.base import Fault
+from guideway.interpreter.drivers.memory import Behaviour, MemoryDriver
+from guideway.interpreter.drivers.supervisord import SupervisordOptions
+from guideway.interpreter.inventory import Inventory
+from guideway.interpreter.pipeline import Deadlines, Pipeline
+from guideway.interpreter.results import Event, Outcome, Reason, State, Step
+from guideway.interpreter.service import Service
+from tests.attacks.cancelling import cancelled_at
+from tests.interpreter.virtual_time import run as in_virtual_time
+from tests.interpreter.worlds import OPERATOR, HostInMemory, World
+from tests.system.supervisord import Supervisord
+
+PROGRAM = """
+TRY { IF_RUNNING "one" THEN { PING "silent" } ELSE { RESTART "one" } }
+CATCH { RESTART "one" GET_STATUS "one" RESTART "two" }
+"""
+
+
+@pytest.mark.parametrize("behaviour", [Behaviour.GOOD, Behaviour.DIES_AT_ONCE, Behaviour.NEVER_HEALTHY])
+def test_a_run_in_memory_is_cancelled_at_each_point(behaviour: Behaviour) -> None:
+    async def attack(at: int) -> bool:
+        world = World(
+            {
+                "one": MemoryDriver(stop_seconds=0.1, start_seconds=0.1),
+                "two": MemoryDriver(behaviour=behaviour, stop_seconds=0.1, start_seconds=0.1),
+            },
+            {"silent": HostInMemory(seconds=0.1, fault=Fault(Reason.NO_ANSWER, "no answer"))},
+        )
+        pipeline = world.pipeline(restart=3)
+        seen: list[Step] = []
+
+        def observe(event: Event) -> None:
+            if isinstance(event, Step):
+                seen.append(event)
+
+        cut = await cancelled_at(at, pipeline.run(PROGRAM, OPERATOR, observe=observe))
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        ended = [step for step in seen if step.outcome is not Outcome.RUNNING]
+        assert len(ended) == len(seen) - len(ended), "a step that began was not logged as ended"
+        if cut:
+            assert [step.outcome for step in ended].count(Outcome.CANCELLED) <= 1
+            assert all(step.outcome is not Outcome.CANCELLED for step in ended[:-1])
+        assert world.services["one"].state in {State.RUNNING, State.STARTING}
+        if behaviour is not Behaviour.DIES_AT_ONCE:
+            assert world.services["two"].state in {State.RUNNING, State.STARTING, State.DEGRADED}
+        report = await pipeline.run('RESTART "one"', OPERATOR)  # its lock is free
+        assert report.status == "completed"
+        return cut
+
+    at = 1
+    while in_virtual_time(partial(attack, at)):
+        at += 1
+    assert at > 5, "the run has fewer points than it should"
+
+
+def open_sockets() -> int:
+    links = (os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.is_symlink())
+    return sum(link.startswith("socket:") for link in links)
+
+
+@pytest.fixture(scope="module")
+def supervisord() -> Iterator[Supervisord]:
+    with Supervisord({"one": ["sleep", "1000"]}, {"one": {"stopwaitsecs": "1"}}) as running:
+        yield running
+
+
+@pytest.mark.anyio
+async def test_a_run_on_supervisord_is_cancelled_at_each_point(supervisord: Supervisord) -> None:
+    driver = SupervisordOptions(program="one", socket=supervisord.socket).build()
+    pipeline = Pipeline(Inventory(services=[Service("one", driver, settle=0)]), deadlines=Deadlines(restart=30))
+    assert (await pipeline.run('RESTART "one"', OPERATOR)).status == "completed"
+    before = len(asyncio.all_tasks()), open_sockets()
+    at = 1
+    while await cancelled_at(at, pipeline.run('IF_RUNNING "one" THEN TRY RESTART "one" CATCH { }', OPERATOR)):
+        assert (len(asyncio.all_tasks()), open_sockets()) == before, f"cancelled at point {at}"
+        await anyio.to_thread.run_sync(supervisord.wait_until, "one", "RUNNING")
+        at += 1
+    assert at > 10, "the run has fewer points than it should"
+    assert (await pipeline.run('RESTART "one"', OPERATOR)).status == "completed"  # its lock is free
