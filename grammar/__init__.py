@@ -5,6 +5,7 @@ Importing this package loads neither Lark nor the grammar file; the first questi
 
 from guideway.grammar.copies import GrammarCopy, copy_for, published_grammar
 from guideway.grammar.dialects import DIALECTS
+from guideway.grammar.dialects.regex import TooLarge
 from guideway.grammar.names import Form
 from guideway.grammar.spell import FINITE, Layout, Shape
 from guideway.grammar.trim import NoGrammar, trim
@@ -18,6 +19,7 @@ __all__ = [
     "Layout",
     "NoGrammar",
     "Shape",
+    "TooLarge",
     "Wrap",
     "copy_for",
     "published_grammar",

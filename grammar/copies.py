@@ -1,20 +1,22 @@
 """The published grammar and each caller's copy of it, made once and kept for a while."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from guideway.dsl.ast import Target
 from guideway.dsl.parser import DEFAULT_LIMITS, Limits
 from guideway.dsl.scopes import PROGRAM_SCOPES, Scope, scope_list
-from guideway.grammar.dialects import dialect_of
-from guideway.grammar.measure import longest, most_commands
+from guideway.grammar.dialects import Published, dialect_of
+from guideway.grammar.dialects.regex import TooLarge
+from guideway.grammar.fit import fit
+from guideway.grammar.measure import longest
 from guideway.grammar.model import Grammar, Paragraph
-from guideway.grammar.names import Form, Names
-from guideway.grammar.spell import FINITE, Layout, Shape, spell
+from guideway.grammar.names import Form
+from guideway.grammar.spell import FINITE, Layout, Shape
 from guideway.grammar.targets import fill, names_of, note, with_notes
 from guideway.grammar.trim import trim
 from guideway.grammar.wrap import Wrap, wrapped
@@ -42,10 +44,10 @@ class GrammarCopy:
     scopes: frozenset[Scope]
     names: Mapping[Target, Form]
     notes: tuple[str, ...]
-    layout: Layout | None
-    shape: Shape | None
-    wrap: Wrap | None
-    longest_bytes: int | None
+    layout: Layout | None = None
+    shape: Shape | None = None
+    wrap: Wrap | None = None
+    longest_bytes: int | None = None
 
     @property
     def longest_tokens(self) -> int | None:
@@ -67,17 +69,20 @@ def copy_for(
     *,
     names: Mapping[Target, Sequence[str]] | None = None,
     layout: Layout = Layout.ONE_LINE,
-    shape: Shape = FINITE,
+    shape: Shape | None = None,
     wrap: Wrap = Wrap.NONE,
     limits: Limits = DEFAULT_LIMITS,
 ) -> GrammarCopy:
     """Return the grammar for a caller with these scopes, in one of ``DIALECTS``.
 
     ``names`` are those that the caller may use with each kind of command; a kind without any, or not mentioned, has no
-    command in the copy. None stands for any name. ``limits`` are the server's: no shape goes beyond them.
+    command in the copy. None stands for any name. ``shape`` None is ``FINITE``, or where a dialect has no room for it,
+    the deepest that fits. ``limits`` are the server's: no shape goes beyond them. Dialects that are not for generation
+    have no layout, shape or wrap.
 
-    Raises ``NoGrammar`` where the scopes allow no command, or none has anything to name; ``ValueError`` for any other
-    dialect, a text that is no name, and a shape or wrap that the dialect cannot hold.
+    Raises ``NoGrammar`` where the scopes allow no command, or none has anything to name; ``TooLarge`` where the dialect
+    has no room for the shape; ``ValueError`` for any other dialect, a text that is no name, and a shape or wrap that
+    cannot be had.
     """
     held = None if names is None else tuple((kind, tuple(names[kind])) for kind in Target if names.get(kind))
     return _copy(scopes & PROGRAM_SCOPES, dialect, held=held, layout=layout, shape=shape, wrap=wrap, limits=limits)
@@ -90,57 +95,51 @@ def _copy(
     *,
     held: tuple[tuple[Target, tuple[str, ...]], ...] | None,
     layout: Layout,
-    shape: Shape,
+    shape: Shape | None,
     wrap: Wrap,
     limits: Limits,
 ) -> GrammarCopy:
     printer = dialect_of(dialect)
     by_kind = None if held is None else dict(held)
-    trimmed = trim(published_grammar(), scopes, Target if by_kind is None else by_kind)
-    names = names_of(trimmed, by_kind)
-    notes = tuple(said for kind, found in names.items() if (said := note(kind, found)))
-    forms = MappingProxyType({kind: found.form for kind, found in names.items()})
-    if not printer.spelled:
-        text = printer.print_grammar(with_notes(fill(trimmed, names), names))
-        return GrammarCopy(dialect, text, _hash(text), scopes, forms, notes, None, None, None, None)
-    spelled, fitting = _fitting(trimmed, names, shape, layout, limits)
-    call = wrapped(with_notes(spelled, names), wrap)
-    most = longest(call)
-    header = Paragraph(tuple(_header(scopes, layout, fitting, wrap, most)), ())
-    text = printer.print_grammar(Grammar((header, *call.paragraphs)))
-    return GrammarCopy(dialect, text, _hash(text), scopes, forms, notes, layout, fitting, wrap, most)
+    grammar = trim(published_grammar(), scopes, Target if by_kind is None else by_kind)
+    names = names_of(grammar, by_kind)
+
+    def copy(text: str, **bounds: Any) -> GrammarCopy:
+        forms = MappingProxyType({kind: found.form for kind, found in names.items()})
+        notes = tuple(said for kind, found in names.items() if (said := note(kind, found)))
+        return GrammarCopy(dialect, text, hashlib.sha256(text.encode()).hexdigest(), scopes, forms, notes, **bounds)
+
+    if isinstance(printer, Published):
+        return copy(printer.print_grammar(with_notes(fill(grammar, names), names)))
+
+    def spelled(shape: Shape) -> GrammarCopy:
+        body, fitting = fit(grammar, names, shape, layout, limits)
+        most = longest(wrapped(body, wrap))
+        header = Paragraph(tuple(_header(scopes, layout, fitting, wrap, most)), ())
+        text = printer.print_copy(Grammar((header, *with_notes(body, names).paragraphs)), wrap)
+        return copy(text, layout=layout, shape=fitting, wrap=wrap, longest_bytes=most)
+
+    return _deepest(spelled, shape) if printer.flat else spelled(shape or FINITE)
 
 
-def _fitting(
-    grammar: Grammar, names: Mapping[Target, Names], shape: Shape, layout: Layout, limits: Limits
-) -> tuple[Grammar, Shape]:
-    """Return the spelled grammar of the largest shape within the limits, and that shape. Raises ``ValueError``."""
-    if shape.nesting > limits.nesting:
-        raise ValueError(f"programs nest {limits.nesting} deep at most")
-    spellings = {kind.value: found for kind, found in names.items()}
-    for statements in (None,) if shape.statements is None else range(shape.statements, 0, -1):
-        fitting = Shape(shape.nesting, statements)
-        spelled = spell(grammar, spellings, fitting, layout)
-        most, commands = longest(spelled), most_commands(spelled)
-        if (most is None or most <= limits.bytes) and (commands is None or commands <= limits.commands):
-            return spelled, fitting
-    raise ValueError(f"programs that nest {shape.nesting} deep can be larger than the limits allow")
+def _deepest(spelled: Callable[[Shape], GrammarCopy], asked: Shape | None) -> GrammarCopy:
+    """Return the copy of the shape asked for, or of the deepest that has room. Raises ``TooLarge``."""
+    largest = asked or FINITE
+    for nesting in range(largest.nesting, -1, -1):
+        try:
+            copy = spelled(replace(largest, nesting=nesting))
+        except TooLarge as error:
+            refused = error
+        else:
+            if asked is None or nesting == asked.nesting:
+                return copy
+            raise TooLarge(f"{refused}; there is room for a nesting of {nesting}")
+    raise TooLarge(f"{refused}, even without nesting: there are too many names")
 
 
 def _header(scopes: frozenset[Scope], layout: Layout, shape: Shape, wrap: Wrap, most: int | None) -> Iterator[str]:
-    yield f"Diagnostic programs for the scopes {scope_list(scopes)}."
-    row = (
-        "any number of statements in a row"
-        if shape.statements is None
-        else f"at most {shape.statements} statements in a row"
-    )
-    yield f"Layout {layout}; wrap {wrap}; bodies nest at most {shape.nesting} deep; {row}."
-    if most is None:
-        yield "There is no longest text."
-    else:
-        yield f"The longest text has {most:,} bytes, so at most {most:,} tokens."
+    yield f"Diagnostic programs for the scopes {scope_list(scopes)}, to generate by."
+    row = "any number" if shape.statements is None else f"at most {shape.statements}"
+    yield f"Layout {layout}; wrap {wrap}; bodies nest at most {shape.nesting} deep; {row} of statements in a row."
+    yield "There is no longest text." if most is None else f"The longest text has {most:,} bytes: no more tokens."
     yield "A text that was cut off at a token limit is no program."
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()

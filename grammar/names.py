@@ -1,8 +1,9 @@
 """Sets of names to grammar: exactly those names, in a form that engines compile fast.
 
 A few names are listed. Many become a prefix tree, in which siblings with the same continuations share a character
-class, so that ``web-000`` to ``web-999`` cost three classes. Beyond that the general pattern stands in, and says so: a
-copy that names anything is still only a help to the caller, and the interpreter refuses what is not in the inventory.
+class, so that ``web-000`` to ``web-999`` cost three classes. Where a tree would still be too large, the general pattern
+stands in, and says so: a copy that names anything is only a help to the caller, and the interpreter refuses what is not
+in the inventory.
 """
 
 from collections.abc import Iterable
@@ -12,13 +13,17 @@ from os.path import commonprefix
 from typing import Final
 
 from guideway.dsl.lexer import NAME_LENGTH, is_name
-from guideway.grammar.model import Alternative, Characters, Group, Item, Literal, Repeat
+from guideway.grammar.model import Alternative, Characters, Group, Item, Literal, Repeat, leaves
 
 LISTED: Final = 64
 """Up to so many names are listed."""
 
-IN_TREE: Final = 20_000
-"""Up to so many names are in a prefix tree."""
+IN_TREE: Final = 4_096
+"""A prefix tree has up to so many pieces, literals and classes together.
+
+Ten thousand names that count up take about a hundred, a few thousand names at random all of them. Beyond that XGrammar
+compiles for seconds; llama.cpp and llguidance would not mind.
+"""
 
 _DEEPEST: Final = 24
 """Groups stand inside groups so deep; names that branch more often are listed from there on."""
@@ -46,7 +51,9 @@ class Names:
 
 
 def exactly(names: Iterable[str], *, listed: int = LISTED, in_tree: int = IN_TREE) -> Names:
-    """Return the grammar of these names, sorted; where there are more than ``in_tree``, of any name as long as theirs.
+    """Return the grammar of these names, sorted.
+
+    Where a tree of them has more than ``in_tree`` pieces, it is that of any name that is no longer than the longest.
 
     Raises ``ValueError`` for none at all, and for a text that is no name of the language: so no quote, backslash
     or line end can get into a grammar.
@@ -57,13 +64,13 @@ def exactly(names: Iterable[str], *, listed: int = LISTED, in_tree: int = IN_TRE
     for name in sorted_names:
         if not is_name(name):
             raise ValueError(f"{name!r} is not a name that a program can spell")
-    if len(sorted_names) <= listed:
-        alternatives = tuple(Alternative((Literal(f'"{name}"'),)) for name in sorted_names)
-        return Names(Form.LIST, alternatives, len(sorted_names))
-    if len(sorted_names) <= in_tree:
-        alternatives = (Alternative(_joined((QUOTE, *_tree(sorted_names), QUOTE))),)
-        return Names(Form.TREE, alternatives, len(sorted_names))
-    return replace(any_name(max(map(len, sorted_names))), count=len(sorted_names))
+    count = len(sorted_names)
+    if count <= listed:
+        return Names(Form.LIST, tuple(Alternative((Literal(f'"{name}"'),)) for name in sorted_names), count)
+    tree = (Alternative(_joined((QUOTE, *_tree(sorted_names), QUOTE))),)
+    if sum(1 for _ in leaves(tree)) <= in_tree:
+        return Names(Form.TREE, tree, count)
+    return replace(any_name(max(map(len, sorted_names))), count=count)
 
 
 def any_name(length: int = NAME_LENGTH) -> Names:
@@ -114,6 +121,7 @@ def _characters(chars: list[str]) -> Item:
 
 
 def _joined(items: tuple[Item, ...]) -> tuple[Item, ...]:
+    """Return items with the first two made one where both are literals."""
     match items:
         case (Literal(one), Literal(other), *rest):
             return (Literal(one + other), *rest)

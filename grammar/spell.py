@@ -97,7 +97,9 @@ class _Speller:
             case Rule(name, alternatives):
                 yield Rule(name, tuple(self._alternatives(name, alternatives, 0)))
             case Terminal(name) if name in self._names:
-                yield Rule(name.lower(), self._names[name].alternatives)
+                same = next(other for other in self._names if self._names[other] == self._names[name])
+                same_names = (Alternative((Reference(same.lower()),)),)  # engines compile them once
+                yield Rule(name.lower(), self._names[name].alternatives if same == name else same_names)
             case _:
                 pass  # a keyword is spelled where it stands, and nothing is ignored
 

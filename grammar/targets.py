@@ -6,7 +6,7 @@ from typing import assert_never
 
 from guideway.dsl.ast import Target
 from guideway.grammar.dialects.regex import regex
-from guideway.grammar.model import Alternative, Definition, Grammar, Paragraph, Pattern, Terminal
+from guideway.grammar.model import Alternative, Definition, Grammar, Paragraph, Pattern, Reference, Terminal
 from guideway.grammar.names import Form, Names, any_name, exactly
 from guideway.grammar.trim import restrict
 
@@ -37,6 +37,9 @@ def fill(grammar: Grammar, names: Mapping[Target, Names]) -> Grammar:
         if not isinstance(definition, Terminal) or definition.name not in names:
             return definition
         found = names[Target(definition.name)]
+        same = next(kind for kind in names if names[kind] == found)
+        if found.form is not Form.PATTERN and same != definition.name:
+            return replace(definition, alternatives=(Alternative((Reference(same.value),)),))
         match found.form:
             case Form.LIST:
                 return replace(definition, alternatives=found.alternatives)

@@ -4,7 +4,6 @@ A pass over rules: what the grammar spells is escaped as JSON escapes it, and pu
 """
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, assert_never
@@ -17,7 +16,6 @@ from guideway.grammar.model import (
     Definition,
     Grammar,
     Group,
-    Item,
     Literal,
     Paragraph,
     Pattern,
@@ -44,8 +42,9 @@ class Wrap(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """The text before and behind the object of the arguments."""
+    """The text before and behind the object of the arguments; ``trigger`` is how any call of the format begins."""
 
+    trigger: str
     before: str
     behind: str
 
@@ -53,18 +52,19 @@ class Around:
 def around(wrap: Wrap) -> Around:
     """Return what stands around the arguments in a chat format; for the arguments alone, nothing.
 
-    The spaces are those of Python's ``json.dumps``, which the formats' own templates use.
+    The spaces are those of Python's ``json.dumps``, which the formats' own templates use. A mark such as
+    ``[TOOL_CALLS]`` is spelled as text, also for a tokenizer that has a token of its own for it.
     """
-    call = f'{{"name": "{TOOL}", '
+    name = f'{{"name": "{TOOL}", '
     match wrap:
         case Wrap.NONE | Wrap.JSON:
-            return Around("", "")
-        case Wrap.HERMES:  # also Qwen's
-            return Around(f'<tool_call>\n{call}"arguments": ', "}\n</tool_call>")
-        case Wrap.LLAMA3:
-            return Around(f'{call}"parameters": ', "}")
-        case Wrap.MISTRAL:
-            return Around(f'[TOOL_CALLS][{call}"arguments": ', "}]")
+            return Around("", "", "")
+        case Wrap.HERMES:  # also Qwen 2.5 and 3
+            return Around("<tool_call>", f'<tool_call>\n{name}"arguments": ', "}\n</tool_call>")
+        case Wrap.LLAMA3:  # 3.1 and later, by JSON
+            return Around('{"name": ', f'{name}"parameters": ', "}")
+        case Wrap.MISTRAL:  # before its 11th tokenizer
+            return Around("[TOOL_CALLS]", f'[TOOL_CALLS][{name}"arguments": ', "}]")
         case _:
             assert_never(wrap)
 
@@ -74,41 +74,23 @@ def wrapped(grammar: Grammar, wrap: Wrap) -> Grammar:
     if wrap is Wrap.NONE:
         return grammar
     stands = around(wrap)
-    start = Rule(
-        START,
-        (
-            Alternative(
-                (
-                    Literal(f'{stands.before}{{"{ARGUMENT}": "'),
-                    Reference(PROGRAM),
-                    Literal(f'"}}{stands.behind}'),
-                )
-            ),
-        ),
-    )
-    first = Paragraph(("The call that holds the program, as a JSON string.",), (start,))
-    return Grammar((first, *_mapped(grammar, _escaped)))
+    before, behind = Literal(f'{stands.before}{{"{ARGUMENT}": "'), Literal(f'"}}{stands.behind}')
+    call = Rule(START, (Alternative((before, Reference(PROGRAM), behind)),))
+    paragraphs = list(map(_escaped, grammar.paragraphs))
+    at = next(i for i, paragraph in enumerate(grammar.paragraphs) if paragraph.definitions)
+    paragraphs.insert(at, Paragraph(("The program is a JSON string.",), (call,)))
+    return Grammar(tuple(paragraphs))
 
 
-def _escaped(item: Literal | Characters) -> Atom:
-    match item:
-        case Literal(text):
-            return Literal(json.dumps(text)[1:-1])
-        case Characters(ranges):
-            if any(low <= char <= high for low, high in ranges for char in '"\\') or ranges[0][0] < " ":
-                raise ValueError(f"a class cannot hold what JSON escapes: {ranges}")
-            return item
-        case _:
-            assert_never(item)
-
-
-def _mapped(grammar: Grammar, change: Callable[[Literal | Characters], Atom]) -> tuple[Paragraph, ...]:
-    """Return the paragraphs with every leaf changed and the start under its other name."""
+def _escaped(paragraph: Paragraph) -> Paragraph:
+    """Return a paragraph as JSON escapes what it spells, with the start under its other name."""
 
     def atom(item: Atom) -> Atom:
         match item:
-            case Literal() | Characters():
-                return change(item)
+            case Literal(text):
+                return Literal(json.dumps(text)[1:-1])
+            case Characters():
+                return item  # of names, which JSON leaves as they are
             case Reference(name):
                 return Reference(PROGRAM) if name == START else item
             case Group(alternatives):
@@ -118,16 +100,17 @@ def _mapped(grammar: Grammar, change: Callable[[Literal | Characters], Atom]) ->
             case _:
                 assert_never(item)
 
-    def of(item: Item) -> Item:
-        return Repeat(atom(item.item), item.least, item.most) if isinstance(item, Repeat) else atom(item)
-
     def alternative(old: Alternative) -> Alternative:
-        return Alternative(tuple(map(of, old.items)))
+        return Alternative(
+            tuple(
+                Repeat(atom(item.item), item.least, item.most) if isinstance(item, Repeat) else atom(item)
+                for item in old.items
+            )
+        )
 
     def definition(old: Definition) -> Definition:
         if not isinstance(old, Rule):
             raise ValueError(f"`{old.name}` is no rule: a spelled grammar has nothing else")  # noqa: TRY004
-        name = PROGRAM if old.name == START else old.name
-        return Rule(name, tuple(map(alternative, old.alternatives)))
+        return Rule(PROGRAM if old.name == START else old.name, tuple(map(alternative, old.alternatives)))
 
-    return tuple(replace(p, definitions=tuple(map(definition, p.definitions))) for p in grammar.paragraphs)
+    return replace(paragraph, definitions=tuple(map(definition, paragraph.definitions)))

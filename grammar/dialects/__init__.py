@@ -4,32 +4,51 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from guideway.grammar.dialects import ebnf, gbnf, lark, llguidance, regex
+from guideway.grammar.dialects import ebnf, gbnf, json_schema, lark, llguidance, regex, structural_tag, svg, w3c
 from guideway.grammar.model import Grammar
+from guideway.grammar.wrap import Wrap, wrapped
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
-    """How a copy is printed. ``spelled``: from a spelled grammar, to generate by; else from tokens, as published."""
+class Published:
+    """A dialect of a copy as published: of tokens, with free layout."""
 
     print_grammar: Callable[[Grammar], str]
-    spelled: bool
 
 
-_PRINTERS: Final[Mapping[str, Dialect]] = {
-    "lark": Dialect(lark.print_grammar, spelled=False),
-    "llguidance": Dialect(llguidance.print_grammar, spelled=True),
-    "gbnf": Dialect(gbnf.print_grammar, spelled=True),
-    "ebnf": Dialect(ebnf.print_grammar, spelled=True),
-    "regex": Dialect(regex.print_grammar, spelled=True),
+@dataclass(frozen=True, slots=True)
+class Spelled:
+    """A dialect of a copy to generate by: of characters, with what stands around the program.
+
+    ``flat``: rules are written out where they are used, so that only little nesting has room.
+    """
+
+    print_copy: Callable[[Grammar, Wrap], str]
+    flat: bool = False
+
+
+def _wrapping(print_grammar: Callable[[Grammar], str]) -> Callable[[Grammar, Wrap], str]:
+    return lambda grammar, wrap: print_grammar(wrapped(grammar, wrap))
+
+
+_DIALECTS: Final[Mapping[str, Published | Spelled]] = {
+    "lark": Published(lark.print_grammar),
+    "w3c": Published(w3c.print_grammar),
+    "svg": Published(svg.print_grammar),
+    "llguidance": Spelled(_wrapping(llguidance.print_grammar)),
+    "gbnf": Spelled(_wrapping(gbnf.print_grammar)),
+    "ebnf": Spelled(_wrapping(ebnf.print_grammar)),
+    "structural-tag": Spelled(structural_tag.print_copy),
+    "regex": Spelled(_wrapping(regex.print_grammar), flat=True),
+    "json-schema": Spelled(json_schema.print_copy, flat=True),
 }
 
 #: The dialects in which a copy can be had.
-DIALECTS: Final = tuple(_PRINTERS)
+DIALECTS: Final = tuple(_DIALECTS)
 
 
-def dialect_of(name: str) -> Dialect:
+def dialect_of(name: str) -> Published | Spelled:
     """Return a dialect. Raises ``ValueError`` for a name that is none."""
-    if name not in _PRINTERS:
+    if name not in _DIALECTS:
         raise ValueError(f"unknown dialect `{name}`; there are: {', '.join(DIALECTS)}")
-    return _PRINTERS[name]
+    return _DIALECTS[name]

@@ -1,7 +1,8 @@
 """A spelled grammar as Lark for llguidance: Guidance, OpenAI's custom tools, llama.cpp built with it, XGrammar too.
 
 Rules have lower-case names and are parsed; terminals have upper-case names and are matched as one piece, the longest
-that fits. So only names, each between its own quotes, are terminals: none is the beginning of another.
+that fits. So only names, each between its own quotes, are terminals: none is the beginning of another. Everything is
+Lark's own syntax, so that GLRMask reads it too.
 """
 
 from collections.abc import Iterator
@@ -39,11 +40,19 @@ def _paragraph(paragraph: Paragraph) -> Iterator[str]:
         if not isinstance(definition, Rule):
             raise ValueError(f"`{definition.name}` is no rule: a spelled grammar has nothing else")  # noqa: TRY004
         if definition.name in NAME_RULES:
-            yield f"{_name(definition.name)}: /{regex(definition.alternatives, {})}/"
+            yield f"{_name(definition.name)}: {_terminal(definition.alternatives)}"
         else:
             lines = [f"{definition.name}:", *("    |" for _ in definition.alternatives[1:])]
             for head, alternative in zip(lines, definition.alternatives, strict=True):
                 yield f"{head} {_alternative(alternative)}".rstrip()
+
+
+def _terminal(alternatives: tuple[Alternative, ...]) -> str:
+    match alternatives:
+        case (Alternative((Reference(name),)),):
+            return _name(name)
+        case _:
+            return f"/{regex(alternatives, {})}/"
 
 
 def _name(name: str) -> str:
@@ -65,7 +74,7 @@ def _item(item: Item) -> str:
         case Group(alternatives):
             return "(" + " | ".join(map(_alternative, alternatives)) + ")"
         case Repeat(inner, least, most):
-            return _item(inner) + (_MARKS.get((least, most)) or f"{{{least},{'' if most is None else most}}}")
+            return _item(inner) + (_MARKS.get((least, most)) or f"~{least}..{most}")
         case Pattern():
             raise ValueError("a spelled grammar has no patterns")
         case _:

@@ -1,8 +1,8 @@
 """A spelled grammar as one regular expression, for engines and hosts that take nothing else.
 
-Only what all of them read: groups that capture nothing, classes, counted repetitions, and escapes that ECMA 262 allows
-in its strictest mode; no look-around, and no anchors, since the whole text is meant. Rules are written out where they
-are used, which multiplies with each level of nesting: what would be larger than ``MOST`` characters is refused.
+Only what all of them read: groups, classes, counted repetitions, and escapes that ECMA 262 allows in its strictest
+mode; no look-around, and no anchors, since the whole text is meant. Rules are written out where they are used, which
+multiplies with each level of nesting: what would be larger than ``MOST`` characters is refused.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,12 @@ class TooLarge(ValueError):  # noqa: N818  # it is an answer, not a fault
 
 
 def print_grammar(grammar: Grammar) -> str:
-    """Return the expression for the texts of a spelled grammar, without a line end. Raises ``TooLarge``."""
+    """Return the expression for the texts of a spelled grammar, on one line. Raises ``TooLarge``."""
+    return f"{whole(grammar)}\n"
+
+
+def whole(grammar: Grammar) -> str:
+    """Return the expression for the texts of a spelled grammar. Raises ``TooLarge``."""
     rules = grammar.rules
     known: dict[str, str] = {}
 
@@ -42,7 +47,7 @@ def print_grammar(grammar: Grammar) -> str:
             used = {leaf.name for leaf in leaves(rules[name].alternatives) if isinstance(leaf, Reference)}
             known[name] = regex(rules[name].alternatives, {other: expand(other) for other in used})
             if len(known[name]) > MOST:
-                raise TooLarge(f"a regular expression for this would have more than {MOST:,} characters")
+                raise TooLarge(f"as a regular expression the copy has more than {MOST:,} characters")
         return known[name]
 
     return expand(next(iter(rules)))
@@ -66,8 +71,11 @@ def _item(item: Item, rules: Mapping[str, str]) -> str:
         case Group(alternatives):
             return f"(?:{regex(alternatives, rules)})"
         case Repeat(inner, least, most):
-            once = _item(inner, rules)
-            mark = _MARKS.get((least, most)) or f"{{{least},{'' if most is None else most}}}"
-            return f"{once if isinstance(inner, Group | Characters | Reference) else f'(?:{once})'}{mark}"
+            once = (
+                _item(inner, rules)
+                if isinstance(inner, Group | Characters | Reference)
+                else f"(?:{_item(inner, rules)})"
+            )
+            return once + (_MARKS.get((least, most)) or f"{{{least},{'' if most is None else most}}}")
         case _:
             assert_never(item)
