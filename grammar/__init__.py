@@ -7,6 +7,7 @@ from guideway.grammar.copies import GrammarCopy, copy_for, published_grammar
 from guideway.grammar.dialects import DIALECTS
 from guideway.grammar.dialects.regex import TooLarge
 from guideway.grammar.names import Form
+from guideway.grammar.requests import READS, Engine, request_for
 from guideway.grammar.spell import FINITE, Layout, Shape
 from guideway.grammar.trim import NoGrammar, trim
 from guideway.grammar.wrap import Wrap
@@ -14,6 +15,8 @@ from guideway.grammar.wrap import Wrap
 __all__ = [
     "DIALECTS",
     "FINITE",
+    "READS",
+    "Engine",
     "Form",
     "GrammarCopy",
     "Layout",
@@ -23,5 +26,6 @@ __all__ = [
     "Wrap",
     "copy_for",
     "published_grammar",
+    "request_for",
     "trim",
 ]

@@ -110,6 +110,8 @@ def _copy(
         return GrammarCopy(dialect, text, hashlib.sha256(text.encode()).hexdigest(), scopes, forms, notes, **bounds)
 
     if isinstance(printer, Published):
+        if wrap is not Wrap.NONE:
+            raise ValueError(f"the dialect `{dialect}` is not for generation: it takes no wrap")
         return copy(printer.print_grammar(with_notes(fill(grammar, names), names)))
 
     def spelled(shape: Shape) -> GrammarCopy:

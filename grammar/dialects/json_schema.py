@@ -18,7 +18,7 @@ def print_copy(grammar: Grammar, wrap: Wrap) -> str:
     program = {
         "type": "string",
         "description": " ".join(comments),
-        "pattern": f"^(?:{regex.whole(grammar)})$",
+        "pattern": f"^(?:{regex.print_grammar(grammar)})$",
     }
     schema = {
         "type": "object",

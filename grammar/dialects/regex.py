@@ -33,12 +33,10 @@ class TooLarge(ValueError):  # noqa: N818  # it is an answer, not a fault
 
 
 def print_grammar(grammar: Grammar) -> str:
-    """Return the expression for the texts of a spelled grammar, on one line. Raises ``TooLarge``."""
-    return f"{whole(grammar)}\n"
+    """Return the expression for the texts of a spelled grammar, without a line end, which would be part of it.
 
-
-def whole(grammar: Grammar) -> str:
-    """Return the expression for the texts of a spelled grammar. Raises ``TooLarge``."""
+    Raises ``TooLarge``.
+    """
     rules = grammar.rules
     known: dict[str, str] = {}
 

@@ -102,7 +102,7 @@ def assert_equal(published: lark.Lark, text: str) -> bool:
 
 # Every string of tokens
 
-LENGTH = 8
+LENGTH = 7
 
 
 def tight(tokens: Tokens) -> str:
