@@ -1,11 +1,12 @@
-"""``python -m guideway.server.compile_copy PACKAGE``: compile the copy on standard input with an engine, then end.
+"""``python -m guideway.server.compile_copy DIALECT SECONDS``: compile the copy on standard input, then end.
 
-It says ``ready`` once the engine has compiled a trivial grammar, and ``compiled`` once it has compiled the copy. A
-reason not to stands on standard error. It is native code that works here, so the system's own alarm ends this process
-when it takes too long, whatever it is in.
+It says ``ready`` once the dialect's engine has compiled a trivial copy, and ``compiled`` once it has compiled this one,
+for which it has some seconds. A reason not to stands on standard error. It is native code that works here, so the
+system's own alarm ends this process when it takes too long, whatever it is in.
 """
 
 import ctypes
+import json
 import signal
 import sys
 from collections.abc import Callable
@@ -17,15 +18,21 @@ READY: Final = "ready"
 COMPILED: Final = "compiled"
 
 _SECONDS_TO_LOAD: Final = 60
-_SECONDS_TO_COMPILE: Final = 20
+
+
+_GRAMMAR: Final = 'root ::= "a"'
 
 
 class Refused(Exception):  # noqa: N818  # it is a verdict, not a fault
-    """The engine's reason not to compile a grammar."""
+    """The engine's reason not to compile a copy."""
 
 
-def _llama_cpp() -> tuple[Callable[[str], None], str]:
-    """Return llama.cpp's own reading of a grammar, and a trivial one.
+Compile = Callable[[str], None]
+"""Compiles a text, or raises ``Refused``."""
+
+
+def _llama_cpp() -> Compile:
+    """Return llama.cpp's own reading of a grammar.
 
     The package has no call for that alone; its library exports llama.cpp's interface in C. Only tokens in a grammar
     would need a vocabulary, and a copy has none.
@@ -41,26 +48,27 @@ def _llama_cpp() -> tuple[Callable[[str], None], str]:
         if not init(None, text.encode(), b"root"):
             raise Refused("it returned no grammar")  # and has said why on standard error
 
-    return compile_text, 'root ::= "a"\n'
+    return compile_text
 
 
-def _xgrammar() -> tuple[Callable[[str], None], str]:
+def _xgrammar(dialect: str) -> Compile:
     import xgrammar  # noqa: PLC0415  # only where it is asked for
 
     tokens = [bytes([byte]) for byte in range(256)]
     vocabulary = xgrammar.TokenizerInfo(tokens, vocab_type=xgrammar.VocabType.RAW, stop_token_ids=[0])
     compiler = xgrammar.GrammarCompiler(vocabulary, max_threads=1, cache_enabled=False)
+    compile_in_dialect = compiler.compile_grammar if dialect == "ebnf" else compiler.compile_structural_tag
 
     def compile_text(text: str) -> None:
         try:
-            compiler.compile_grammar(text)
-        except RuntimeError as error:
+            compile_in_dialect(text)
+        except (RuntimeError, ValueError) as error:
             raise Refused(str(error)) from error
 
-    return compile_text, 'root ::= "a"\n'
+    return compile_text
 
 
-def _llguidance() -> tuple[Callable[[str], None], str]:
+def _llguidance() -> Compile:
     import llguidance  # noqa: PLC0415  # only where it is asked for
 
     tokenizer = llguidance.LLTokenizer("byte")
@@ -71,21 +79,34 @@ def _llguidance() -> tuple[Callable[[str], None], str]:
         if is_error:
             raise Refused("\n".join(messages))
 
-    return compile_text, 'start: "a"\n'
+    return compile_text
 
 
-_ENGINES: Final = {"xllamacpp": _llama_cpp, "xgrammar": _xgrammar, "llguidance": _llguidance}
+def _compiler(dialect: str) -> tuple[Compile, str]:
+    """Return what compiles a copy in a dialect, and a trivial copy. Raises whatever an engine raises."""
+    match dialect:
+        case "gbnf":
+            return _llama_cpp(), _GRAMMAR
+        case "ebnf":
+            return _xgrammar(dialect), _GRAMMAR
+        case "structural-tag":
+            tag = {"type": "structural_tag", "format": {"type": "grammar", "grammar": _GRAMMAR}}
+            return _xgrammar(dialect), json.dumps(tag)
+        case "llguidance":
+            return _llguidance(), 'start: "a"'
+        case _:
+            raise ValueError(f"no engine reads `{dialect}`")
 
 
-def main(package: str) -> int:
+def main(dialect: str, seconds: int) -> int:
     """Compile standard input. Return 0, or 1 where the engine refuses it."""
     text = sys.stdin.buffer.read().decode()
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(_SECONDS_TO_LOAD)
-    compile_text, trivial = _ENGINES[package]()
+    compile_text, trivial = _compiler(dialect)
     compile_text(trivial)
     print(READY, flush=True)
-    signal.alarm(_SECONDS_TO_COMPILE)
+    signal.alarm(seconds)
     try:
         compile_text(text)
     except Refused as reason:
@@ -96,4 +117,4 @@ def main(package: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.argv[1], int(sys.argv[2])))

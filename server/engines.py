@@ -35,24 +35,26 @@ class Engine(NamedTuple):
 ENGINES: Final[Mapping[str, Engine]] = {
     "gbnf": Engine("llama.cpp", "xllamacpp"),
     "ebnf": Engine("XGrammar", "xgrammar"),
+    "structural-tag": Engine("XGrammar", "xgrammar"),
     "llguidance": Engine("llguidance", "llguidance"),
 }
 """The engine of each dialect that has one."""
 
+SECONDS: Final = 20
+"""How long an engine may take to compile a copy. They take milliseconds, so longer is a hang."""
 
 _KEPT: Final = 1024
 _MOST_SAID: Final = 2_000  # characters of an engine's reason
 _log = logging.getLogger(__name__)
 _verdicts = Kept[tuple[str, str], Verdict](_KEPT)  # by dialect and digest: what a text is depends on no caller
-_unusable: set[str] = set()
+_unusable: set[str] = set()  # dialects
 
 
 def engine_for(copy: GrammarCopy) -> Engine | None:
     """Return the installed engine that reads a copy; None where there is none, or it does not start."""
     engine = ENGINES.get(copy.dialect)
-    if engine is None or engine.package in _unusable or find_spec(engine.package) is None:
-        return None
-    return engine
+    usable = engine is not None and copy.dialect not in _unusable and find_spec(engine.package) is not None
+    return engine if usable else None
 
 
 async def refusal(copy: GrammarCopy) -> str | None:
@@ -63,7 +65,7 @@ async def refusal(copy: GrammarCopy) -> str | None:
     key = (copy.dialect, copy.sha256)
     verdict = _verdicts.get(key)
     if verdict is None:
-        verdict = await _compile(engine, copy.text)
+        verdict = await _compile(engine, copy)
         if verdict is None:
             return None
         _verdicts.keep(key, verdict)
@@ -74,10 +76,10 @@ async def refusal(copy: GrammarCopy) -> str | None:
     return f"{engine.name} does not compile this copy, so it is not handed out: {verdict.refusal}"
 
 
-async def _compile(engine: Engine, text: str) -> Verdict | None:
-    """Return what an engine says of a text. None where it does not even start: it is not asked again."""
-    command = [sys.executable, "-P", "-m", compile_copy.__name__, engine.package]
-    ended = await anyio.run_process(command, input=text.encode(), check=False)
+async def _compile(engine: Engine, copy: GrammarCopy) -> Verdict | None:
+    """Return what an engine says of a copy. None where it does not even start: it is not asked again."""
+    command = [sys.executable, "-P", "-m", compile_copy.__name__, copy.dialect, str(SECONDS)]
+    ended = await anyio.run_process(command, input=copy.text.encode(), check=False)
     said = ended.stderr.decode(errors="replace").strip()
     match ended.stdout.decode().split():
         case [compile_copy.READY, compile_copy.COMPILED] if ended.returncode == 0:
@@ -86,7 +88,7 @@ async def _compile(engine: Engine, text: str) -> Verdict | None:
             how = f"signal {-ended.returncode}" if ended.returncode < 0 else f"code {ended.returncode}"
             return Verdict(said[-_MOST_SAID:] or f"it ended with {how}")
         case _:
-            _unusable.add(engine.package)
+            _unusable.add(copy.dialect)
             last = said.splitlines()[-1:] or ["no reason was given"]
             _log.warning("%s is installed but does not start, so copies are not compiled: %s", engine.name, last[0])
             return None
