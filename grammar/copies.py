@@ -13,7 +13,7 @@ from guideway.dsl.scopes import PROGRAM_SCOPES, Scope, scope_list
 from guideway.grammar.dialects import Published, dialect_of
 from guideway.grammar.dialects.regex import TooLarge
 from guideway.grammar.fit import fit
-from guideway.grammar.measure import longest
+from guideway.grammar.measure import longest, way_out
 from guideway.grammar.model import Grammar, Paragraph
 from guideway.grammar.names import Form
 from guideway.grammar.spell import FINITE, Layout, Shape
@@ -35,7 +35,8 @@ class GrammarCopy:
 
     The rest is None in a copy that is not for generation, where layout is free and nothing is bounded. ``shape`` is the
     largest that the limits leave of the one asked for. ``longest_bytes`` is the length of the longest text, None where
-    there is no longest; it takes at most as many tokens, since a token has at least a byte.
+    there is no longest; it takes at most as many tokens, since a token has at least a byte. ``way_out_bytes``: from any
+    place in a text, some continuation that is no longer completes it.
     """
 
     dialect: str
@@ -48,6 +49,7 @@ class GrammarCopy:
     shape: Shape | None = None
     wrap: Wrap | None = None
     longest_bytes: int | None = None
+    way_out_bytes: int | None = None
 
     @property
     def longest_tokens(self) -> int | None:
@@ -104,22 +106,21 @@ def _copy(
     grammar = trim(published_grammar(), scopes, Target if by_kind is None else by_kind)
     names = names_of(grammar, by_kind)
 
-    def copy(text: str, **bounds: Any) -> GrammarCopy:
-        forms = MappingProxyType({kind: found.form for kind, found in names.items()})
-        notes = tuple(said for kind, found in names.items() if (said := note(kind, found)))
-        return GrammarCopy(dialect, text, hashlib.sha256(text.encode()).hexdigest(), scopes, forms, notes, **bounds)
-
+    forms = MappingProxyType({kind: found.form for kind, found in names.items()})
+    notes = tuple(said for kind, found in names.items() if (said := note(kind, found)))
+    unwritten = GrammarCopy(dialect, "", "", scopes, forms, notes)
     if isinstance(printer, Published):
         if wrap is not Wrap.NONE:
             raise ValueError(f"the dialect `{dialect}` is not for generation: it takes no wrap")
-        return copy(printer.print_grammar(with_notes(fill(grammar, names), names)))
+        return _written(unwritten, printer.print_grammar(with_notes(fill(grammar, names), names)))
 
     def spelled(shape: Shape) -> GrammarCopy:
         body, fitting = fit(grammar, names, shape, layout, limits)
-        most = longest(wrapped(body, wrap))
-        header = Paragraph(tuple(_header(scopes, layout, fitting, wrap, most)), ())
-        text = printer.print_copy(Grammar((header, *with_notes(body, names).paragraphs)), wrap)
-        return copy(text, layout=layout, shape=fitting, wrap=wrap, longest_bytes=most)
+        whole = wrapped(body, wrap)
+        bounds = {"longest_bytes": longest(whole), "way_out_bytes": way_out(whole)}
+        bounded = replace(unwritten, layout=layout, shape=fitting, wrap=wrap, **bounds)
+        header = Paragraph(tuple(_header(bounded, fitting)), ())
+        return _written(bounded, printer.print_copy(Grammar((header, *with_notes(body, names).paragraphs)), wrap))
 
     return _deepest(spelled, shape) if printer.flat else spelled(shape or FINITE)
 
@@ -139,9 +140,15 @@ def _deepest(spelled: Callable[[Shape], GrammarCopy], asked: Shape | None) -> Gr
     raise TooLarge(f"{refused}, even without nesting: there are too many names")
 
 
-def _header(scopes: frozenset[Scope], layout: Layout, shape: Shape, wrap: Wrap, most: int | None) -> Iterator[str]:
-    yield f"Diagnostic programs for the scopes {scope_list(scopes)}, to generate by."
-    row = "any number" if shape.statements is None else f"at most {shape.statements}"
-    yield f"Layout {layout}; wrap {wrap}; bodies nest at most {shape.nesting} deep; {row} of statements in a row."
+def _written(copy: GrammarCopy, text: str) -> GrammarCopy:
+    return replace(copy, text=text, sha256=hashlib.sha256(text.encode()).hexdigest())
+
+
+def _header(copy: GrammarCopy, shape: Shape) -> Iterator[str]:
+    yield f"Diagnostic programs for the scopes {scope_list(copy.scopes)}, to generate by."
+    row = "any number of" if shape.statements is None else f"at most {shape.statements}"
+    yield f"Layout {copy.layout}; wrap {copy.wrap}; bodies nest at most {shape.nesting} deep; {row} statements in a row."
+    most = copy.longest_bytes
     yield "There is no longest text." if most is None else f"The longest text has {most:,} bytes: no more tokens."
+    yield f"From any place in a text, at most {copy.way_out_bytes:,} bytes complete it."
     yield "A text that was cut off at a token limit is no program."

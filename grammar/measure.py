@@ -17,6 +17,7 @@ from guideway.grammar.model import (
     Pattern,
     Reference,
     Repeat,
+    Rule,
     leaves,
 )
 
@@ -50,6 +51,14 @@ def shortest(grammar: Grammar) -> Mapping[str, int]:
         known |= found
 
 
+def way_out(grammar: Grammar) -> int | None:
+    """Return the most bytes that the end of a text can be away: from any place in any text, some so short way completes
+    it. None where a rule can contain itself, so that there may be no most.
+    """
+    least = shortest(grammar)
+    return _fold(grammar, lambda rule, known: _farthest(rule.alternatives, least, known), {})
+
+
 def _bytes(leaf: Literal | Characters) -> int:
     match leaf:
         case Literal(text):
@@ -62,19 +71,27 @@ def _bytes(leaf: Literal | Characters) -> int:
 
 def _most(grammar: Grammar, weight: _Weight, fixed: Mapping[str, int]) -> int | None:
     """Return the most that a text of the first rule can weigh, where some rules weigh what is ``fixed``."""
-    rules = grammar.rules
-    if any(item.most is None for rule in rules.values() for item in repeats(rule.alternatives)):
+    if any(item.most is None for rule in grammar.rules.values() for item in repeats(rule.alternatives)):
         return None
+    return _fold(grammar, lambda rule, known: _heaviest(rule.alternatives, weight, known), fixed)
+
+
+def _fold(grammar: Grammar, value: Callable[[Rule, Mapping[str, int]], int], fixed: Mapping[str, int]) -> int | None:
+    """Return the value of the first rule, where a rule's follows from those of the rules that it refers to.
+
+    None where a rule leads back to itself.
+    """
+    rules = grammar.rules
     known = dict(fixed)
-    while len(known.keys() & rules.keys()) < len(rules):  # a rule refers to deeper ones, so each round makes some known
+    while not rules.keys() <= known.keys():  # a rule refers to deeper ones, so each round makes some known
         ready = {
             name: rule
             for name, rule in rules.items()
             if name not in known and {leaf.name for leaf in references(rule.alternatives)} <= known.keys()
         }
         if not ready:
-            return None  # a rule contains itself
-        known |= {name: _heaviest(rule.alternatives, weight, known) for name, rule in ready.items()}
+            return None
+        known |= {name: value(rule, known) for name, rule in ready.items()}
     return known[next(iter(rules))]
 
 
@@ -111,6 +128,36 @@ def _heaviest(alternatives: tuple[Alternative, ...], weight: _Weight, known: Map
                 assert_never(item)
 
     return max(sum(map(of, alternative.items)) for alternative in alternatives)
+
+
+def _farthest(alternatives: tuple[Alternative, ...], least: Mapping[str, int], known: Mapping[str, int]) -> int:
+    """Return the most bytes to the end of alternatives from any place in them; ``known`` says so of other rules."""
+
+    def of(item: Item) -> int:
+        match item:
+            case Literal(text):
+                return len(text.encode())
+            case Characters(ranges):
+                return max(len(last.encode()) for _, last in ranges)
+            case Reference(name):
+                return known[name]
+            case Group(inner):
+                return _farthest(inner, least, known)
+            case Repeat(inner, fewest):
+                once = _least_item(inner, least) or 0
+                return of(inner) + once * max(0, fewest - 1)
+            case Pattern():
+                raise ValueError("a spelled grammar has no patterns")
+            case _:
+                assert_never(item)
+
+    found = 0
+    for alternative in alternatives:
+        behind = 0
+        for item in reversed(alternative.items):
+            found = max(found, of(item) + behind)
+            behind += _least_item(item, least) or 0
+    return found
 
 
 def _least(alternatives: tuple[Alternative, ...], known: Mapping[str, int]) -> int | None:
