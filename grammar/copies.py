@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from guideway.dsl.ast import Target
 from guideway.dsl.parser import DEFAULT_LIMITS, Limits
@@ -117,8 +117,14 @@ def _copy(
     def spelled(shape: Shape) -> GrammarCopy:
         body, fitting = fit(grammar, names, shape, layout, limits)
         whole = wrapped(body, wrap)
-        bounds = {"longest_bytes": longest(whole), "way_out_bytes": way_out(whole)}
-        bounded = replace(unwritten, layout=layout, shape=fitting, wrap=wrap, **bounds)
+        bounded = replace(
+            unwritten,
+            layout=layout,
+            shape=fitting,
+            wrap=wrap,
+            longest_bytes=longest(whole),
+            way_out_bytes=way_out(whole),
+        )
         header = Paragraph(tuple(_header(bounded, fitting)), ())
         return _written(bounded, printer.print_copy(Grammar((header, *with_notes(body, names).paragraphs)), wrap))
 
@@ -147,7 +153,7 @@ def _written(copy: GrammarCopy, text: str) -> GrammarCopy:
 def _header(copy: GrammarCopy, shape: Shape) -> Iterator[str]:
     yield f"Diagnostic programs for the scopes {scope_list(copy.scopes)}, to generate by."
     row = "any number of" if shape.statements is None else f"at most {shape.statements}"
-    yield f"Layout {copy.layout}; wrap {copy.wrap}; bodies nest at most {shape.nesting} deep; {row} statements in a row."
+    yield f"Layout {copy.layout}, wrap {copy.wrap}; bodies nest {shape.nesting} deep at most; {row} statements in a row."
     most = copy.longest_bytes
     yield "There is no longest text." if most is None else f"The longest text has {most:,} bytes: no more tokens."
     yield f"From any place in a text, at most {copy.way_out_bytes:,} bytes complete it."
