@@ -152,8 +152,9 @@ def _written(copy: GrammarCopy, text: str) -> GrammarCopy:
 
 def _header(copy: GrammarCopy, shape: Shape) -> Iterator[str]:
     yield f"Diagnostic programs for the scopes {scope_list(copy.scopes)}, to generate by."
-    row = "any number of" if shape.statements is None else f"at most {shape.statements}"
-    yield f"Layout {copy.layout}, wrap {copy.wrap}; bodies nest {shape.nesting} deep at most; {row} statements in a row."
+    yield f"Layout {copy.layout}, wrap {copy.wrap}; bodies nest at most {shape.nesting} deep."
+    if shape.statements is not None:
+        yield f"At most {shape.statements} statements stand in a row; further in, fewer."
     most = copy.longest_bytes
     yield "There is no longest text." if most is None else f"The longest text has {most:,} bytes: no more tokens."
     yield f"From any place in a text, at most {copy.way_out_bytes:,} bytes complete it."
