@@ -18,6 +18,7 @@ from anyio.abc import TaskStatus
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -161,6 +162,8 @@ class _Calls:
             self._running += 1
             try:
                 await self._app(scope, receive, send)
+            except ClientDisconnect:
+                pass  # in the midst of its own request: nobody is left to answer
             finally:
                 self._running -= 1
                 if self._closing and not self._running:
@@ -221,8 +224,11 @@ async def serve_stdio(server: ToolServer) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_end_at_signal, lines)
             # The SDK asks for a file of its own kind, and does nothing with it but go through its lines.
-            async with stdio_server(stdin=cast("anyio.AsyncFile[str]", lines)) as (read, write):
-                await server.run(read, write, server.create_initialization_options())
+            try:
+                async with stdio_server(stdin=cast("anyio.AsyncFile[str]", lines)) as (read, write):
+                    await server.run(read, write, server.create_initialization_options())
+            except* BrokenPipeError:
+                pass  # the client has closed its end, and is served no more
             tasks.cancel_scope.cancel()
 
 

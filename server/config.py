@@ -149,13 +149,14 @@ def find(explicit: str | None = None, environment: Mapping[str, str] = os.enviro
         return Path(named)
     here = Path(FILE_NAME)
     if here.is_file():
-        owner = here.stat().st_uid
-        if owner not in (0, os.geteuid()):
-            raise ConfigError(here, [Problem(f"belongs to user {owner}", help=f"name it with --config {here}")])
+        for owner in (here.lstat().st_uid, here.stat().st_uid):  # a link is a choice of file too
+            if owner not in (0, os.geteuid()):
+                raise ConfigError(here, [Problem(f"belongs to user {owner}", help=f"name it with --config {here}")])
         return here
-    user = environment.get("XDG_CONFIG_HOME", "")
-    folder = Path(user) if user.startswith("/") else Path(environment.get("HOME", "/nonexistent"), ".config")
-    return next((path for base in (folder / "guideway", SYSTEM_FOLDER) if (path := base / FILE_NAME).is_file()), None)
+    users = (environment.get("XDG_CONFIG_HOME", ""), f"{environment.get('HOME', '')}/.config")
+    # A relative one would be looked for in the current folder, whoever that belongs to.
+    folders = [Path(folder, "guideway") for folder in users if folder.startswith("/")][:1]
+    return next((path for base in (*folders, SYSTEM_FOLDER) if (path := base / FILE_NAME).is_file()), None)
 
 
 def load(path: Path | None) -> Config:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
+from guideway.dsl.errors import printable
 from guideway.dsl.recovery import nearest
 from guideway.server import toml_places
 
@@ -60,7 +61,8 @@ class ConfigError(Exception):
         super().__init__("\n".join(self._line(problem) for problem in self.problems))
 
     def _line(self, problem: Problem) -> str:
-        where = f"{self.file}:{problem.line}" if problem.line else f"{self.file}"
+        file = printable(str(self.file))
+        where = f"{file}:{problem.line}" if problem.line else file
         key = f"`{problem.key}` " if problem.key else ""
         return f"{where}: {key}{problem.message}" + (f"; {problem.help}" if problem.help else "")
 

@@ -4,6 +4,7 @@ The SDK reads standard input in a thread, and a thread that waits for input cann
 would hang until its client spoke once more. This one waits in the event loop.
 """
 
+import logging
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -11,8 +12,13 @@ from typing import Final
 
 import anyio
 import anyio.lowlevel
+from mcp.server.transport_security import DEFAULT_MAX_REQUEST_BODY_SIZE
+
+MOST_BYTES: Final = DEFAULT_MAX_REQUEST_BODY_SIZE
+"""The longest line that is read: as over HTTP."""
 
 _CHUNK: Final = 65_536
+_log = logging.getLogger(__name__)
 
 
 class Input:
@@ -29,16 +35,19 @@ class Input:
         self._reading.cancel()
 
     async def __aiter__(self) -> AsyncIterator[str]:
-        pending: list[bytes] = []
+        pending = bytearray()
         while chunk := await self._read():
-            *lines, rest = chunk.split(b"\n")
-            for line in lines:
-                pending.append(line)
-                yield b"".join(pending).decode("utf-8", "replace")
+            *ends, rest = chunk.split(b"\n")
+            for end in ends:
+                pending += end
+                if len(pending) <= MOST_BYTES:
+                    yield pending.decode("utf-8", "replace")
+                else:
+                    _log.warning("a message of more than %d bytes was not read", MOST_BYTES)
                 pending.clear()
-            pending.append(rest)
-        if any(pending):
-            yield b"".join(pending).decode("utf-8", "replace")
+            pending += rest[: MOST_BYTES + 1 - len(pending)]  # of a longer line only that it is too long is kept
+        if 0 < len(pending) <= MOST_BYTES:
+            yield pending.decode("utf-8", "replace")
 
     async def _read(self) -> bytes:
         if self._ended:

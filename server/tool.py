@@ -17,6 +17,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 import guideway
+from guideway.dsl.errors import quoted
 from guideway.dsl.scopes import Scope
 from guideway.grammar import GrammarCopy
 from guideway.interpreter.inventory import Inventory
@@ -38,6 +39,7 @@ INSTRUCTIONS: Final = (
 )
 
 _log = logging.getLogger(__name__)
+_MOST_MISTAKES: Final = 5
 _FINE: Final = frozenset({Status.COMPLETED, Status.CONTAINED})
 _Context = ServerRequestContext[Any, Any]
 
@@ -166,8 +168,13 @@ class _Tool:
 
 
 def _what_is_wrong(error: ValidationError) -> str:
-    found = (f"`{'.'.join(map(str, e['loc'])) or 'arguments'}`: {e['msg']}" for e in error.errors(include_input=False))
-    return f'invalid arguments: {"; ".join(found)}\nthe one argument is `program`, a string: {{"program": "..."}}'
+    """Return what a model can mend. The names that it made up are its own text: quoted, cut, and a few of them."""
+    errors = error.errors(include_input=False)
+    found = [f"{quoted('.'.join(map(str, e['loc'])) or 'arguments')}: {e['msg']}" for e in errors[:_MOST_MISTAKES]]
+    more = [f"{len(errors) - _MOST_MISTAKES} more"] if errors[_MOST_MISTAKES:] else []
+    return (
+        f'invalid arguments: {"; ".join(found + more)}\nthe one argument is `program`, a string: {{"program": "..."}}'
+    )
 
 
 def _result(text: str, *, is_error: bool) -> dict[str, Any]:

@@ -92,7 +92,8 @@ class ServiceDriver(Protocol):
 
         Calls ``enter`` when a phase begins. A cancelled restart must not leave a service down: when it is cancelled
         after it asked for the stop, it still waits for that and asks for the start, which it does not wait for, within
-        ``bring_back(end)``. So does one that lost the manager's answer on the way. ``end`` is in the seconds of ``anyio.current_time``. Raises ``Fault``.
+        ``bring_back(end)``; so does one that lost an answer of the manager's on the way. ``end`` is in the seconds of
+        ``anyio.current_time``. Raises ``Fault``.
         """
         ...
 

@@ -5,12 +5,17 @@ import argparse
 from guideway.interpreter.principal import Principal
 from guideway.server import wiring
 from guideway.server.cli.command import Complaint
+from guideway.server.cli.logs import show_log
 from guideway.server.config import Config, find, load
 from guideway.server.config_errors import ConfigError, suggestion
 
 
 def read_config(options: argparse.Namespace) -> Config:
-    """Return the configuration that the options and the environment choose. Raises ``Complaint``."""
+    """Return the configuration that the options and the environment choose. Raises ``Complaint``.
+
+    Lets the log be seen from here on: what the configuration names may have something to say.
+    """
+    show_log()
     try:
         return load(find(options.config))
     except ConfigError as error:

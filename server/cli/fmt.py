@@ -77,7 +77,7 @@ def _say(outcome: _Outcome, path: str, options: argparse.Namespace, console: Con
     elif options.diff:
         _show_diff(console, outcome)
     elif path == STDIN and not options.check:
-        sys.stdout.write(outcome.canonical)
+        sys.stdout.buffer.write(outcome.canonical.encode("utf-8"))  # a program is UTF-8 whatever the terminal speaks
     elif outcome.changed:
         console.line(f"{'would format' if options.check else 'formatted'} {outcome.name}")
 
@@ -112,6 +112,8 @@ def _replace(path: str, text: str) -> None:
     fresh = f"{target}.{os.getpid()}.new"
     try:
         before = os.stat(target)
+        if not stat.S_ISREG(before.st_mode):
+            raise Complaint(f"cannot write `{clean(path)}`: it is no plain file", code="file", file=path)
         # O_EXCL: the name could be a trap that somebody laid in a shared folder.
         handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:

@@ -1,7 +1,6 @@
 """``guideway serve``: the tool for MCP clients, over standard input and output or over HTTP on loopback."""
 
 import argparse
-import logging
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -37,7 +36,6 @@ def _run(options: argparse.Namespace) -> int:
     config = read_config(options)
     caller = read_caller(options, config)
     # Standard output belongs to the protocol or to --json, so everything that people read goes to standard error.
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     errors = Console(options.color, error=True)
     who = f"as {caller.subject} with {scope_list(caller.scopes) or 'no scope'}"
     note = explain_nobody(config, caller)
