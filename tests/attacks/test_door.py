@@ -107,8 +107,13 @@ async def test_a_client_that_leaves_in_the_midst_of_its_request_is_no_error(capl
         before = len(asyncio.all_tasks())
         for _ in range(20):
             async with await anyio.connect_tcp(str(at.hostname), at.port or 0) as stream:
-                head = f"POST {at.path} HTTP/1.1\r\nHost: {at.netloc}\r\nContent-Type: application/json\r\n"
-                await stream.send(f"{head}Content-Length: 100\r\n\r\n{{".encode())
+                head = f"POST {at.path} HTTP/1.1\r\nHost: {at.netloc}\r\nMCP-Protocol-Version: 2026-07-28\r\n"
+                head += "Mcp-Method: tools/list\r\nAccept: application/json, text/event-stream\r\n"
+                head += "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n"
+                await stream.send(head.encode() + b"{")
+                with anyio.fail_after(30):
+                    while len(asyncio.all_tasks()) <= before:  # until it waits for the rest
+                        await anyio.sleep(0.001)
         with anyio.fail_after(30):
             while len(asyncio.all_tasks()) > before:
                 await anyio.sleep(0.01)
