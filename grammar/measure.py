@@ -56,7 +56,8 @@ def way_out(grammar: Grammar) -> int | None:
     it. None where a rule can contain itself, so that there may be no most.
     """
     least = shortest(grammar)
-    return _fold(grammar, lambda rule, known: _farthest(rule.alternatives, least, known), {})
+    begun = _fold(grammar, lambda rule, known: _farthest(rule.alternatives, least, known), {})
+    return None if begun is None else max(begun, least[next(iter(grammar.rules))])
 
 
 def _bytes(leaf: Literal | Characters) -> int:
@@ -131,14 +132,12 @@ def _heaviest(alternatives: tuple[Alternative, ...], weight: _Weight, known: Map
 
 
 def _farthest(alternatives: tuple[Alternative, ...], least: Mapping[str, int], known: Mapping[str, int]) -> int:
-    """Return the most bytes to the end of alternatives from any place in them; ``known`` says so of other rules."""
+    """Return the most bytes to the end of alternatives once they have begun; ``known`` says so of other rules."""
 
     def of(item: Item) -> int:
         match item:
-            case Literal(text):
-                return len(text.encode())
-            case Characters(ranges):
-                return max(len(last.encode()) for _, last in ranges)
+            case Literal() | Characters():
+                return _bytes(item) - 1
             case Reference(name):
                 return known[name]
             case Group(inner):

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 from functools import cache
-from itertools import product
 
 from guideway.grammar.model import (
     Alternative,
@@ -21,12 +20,12 @@ Ends = frozenset[int]
 
 
 class Recogniser:
-    """Reads texts by a grammar of rules; its first rule is the start, or one that is named."""
+    """Reads texts by a grammar of rules, whose first is the start."""
 
-    def __init__(self, grammar: Grammar, start: str | None = None) -> None:
+    def __init__(self, grammar: Grammar) -> None:
         self._rules = grammar.rules
         assert len(list(grammar.definitions())) == len(self._rules), "rules only, each once"
-        self._start = start or next(iter(self._rules))
+        self._start = next(iter(self._rules))
 
     def accepts(self, text: str) -> bool:
         """Say whether the start derives a text."""
@@ -76,13 +75,11 @@ class Recogniser:
         return rule
 
 
-def accepts(grammar: Grammar, text: str) -> bool:
-    """Say whether a grammar accepts a text."""
-    return Recogniser(grammar).accepts(text)
+def language(grammar: Grammar, words: int = 10**9) -> frozenset[str]:
+    """Return every text of at most so many words that a grammar spells, where those are finitely many.
 
-
-def language(grammar: Grammar, start: str | None = None) -> frozenset[str]:
-    """Return every text that a finite grammar spells."""
+    Pieces of the grammar that touch must not make one word, and a repetition without a most must have words in it.
+    """
     rules = grammar.rules
 
     @cache
@@ -90,9 +87,15 @@ def language(grammar: Grammar, start: str | None = None) -> frozenset[str]:
         return alternatives(rules[name].alternatives)
 
     def alternatives(found: Iterable[Alternative]) -> frozenset[str]:
-        return frozenset(
-            "".join(parts) for alternative in found for parts in product(*(item(one) for one in alternative.items))
-        )
+        return frozenset(text for alternative in found for text in joined(map(item, alternative.items)))
+
+    def joined(parts: Iterable[frozenset[str]]) -> frozenset[str]:
+        texts = frozenset({""})
+        for part in parts:
+            texts = frozenset(
+                text + more for text in texts for more in part if len(text.split()) + len(more.split()) <= words
+            )
+        return texts
 
     def item(one: Item) -> frozenset[str]:
         match one:
@@ -105,15 +108,21 @@ def language(grammar: Grammar, start: str | None = None) -> frozenset[str]:
             case Group(inner):
                 return alternatives(inner)
             case Repeat(inner, least, most):
-                assert most is not None, "not finite"
-                once = item(inner)
-                return frozenset(
-                    "".join(parts) for times in range(least, most + 1) for parts in product(once, repeat=times)
-                )
+                return repeat(item(inner), least, most)
             case Pattern():
                 raise AssertionError("a pattern")
 
-    return rule(start or next(iter(rules)))
+    def repeat(once: frozenset[str], least: int, most: int | None) -> frozenset[str]:
+        texts = joined([once] * least)
+        found = set(texts)
+        times = least
+        while texts and (most is None or times < most):
+            texts = joined([texts, once])
+            found |= texts
+            times += 1
+        return frozenset(found)
+
+    return rule(next(iter(rules)))
 
 
 def nullable(grammar: Grammar) -> frozenset[str]:

@@ -12,18 +12,15 @@ import lark
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.grammar.trees import WIDE, is_content
 
-from guideway.dsl import Limits, Refusal, parse
+from guideway.dsl import Refusal, parse
 from guideway.dsl.ast import Block, IfRunning, Node, Program, TryCatch
 from guideway.dsl.scopes import PROGRAM_SCOPES
 from guideway.grammar import copy_for
 
-WIDE = Limits(bytes=10**9, nesting=10**4, commands=10**9)
-
 #: One of each token that the language has.
 TOKENS = ("PING", "GET_STATUS", "RESTART", "IF_RUNNING", "THEN", "ELSE", "TRY", "CATCH", '"a"', "{", "}")
-#: A token that fits nowhere, so that a parser which is still content reports an error here and not earlier.
-POISON = "?"
 
 Load = Callable[[str], lark.Lark]
 Tokens = tuple[str, ...]
@@ -145,16 +142,6 @@ def test_every_token_string(published: lark.Lark, join: Callable[[Tokens], str])
                 longer.append(tokens)
         growing = longer
     assert accepted >= 200
-
-
-def is_content(text: str) -> bool:
-    """Say whether the parser finds nothing wrong with a text so far: its first error is a token put behind it."""
-    closing = " }" * (text.count("{") - text.count("}"))  # an open block would be reported where it opens
-    try:
-        parse(f"{text} {POISON}{closing}", limits=WIDE)
-    except Refusal as refusal:
-        return min(found.span.start for found in refusal.diagnostics) == len(text) + 1
-    raise AssertionError(f"accepted with `{POISON}` behind it: {text}")
 
 
 # Every string of pieces: what the lexer must get right
