@@ -1,5 +1,6 @@
 """A shape to the largest copy within the server's limits: a finite copy spells nothing that is refused for its size."""
 
+from bisect import bisect_left
 from collections.abc import Mapping
 
 from guideway.dsl.ast import Target
@@ -21,10 +22,20 @@ def fit(
     if not 0 <= shape.nesting <= limits.nesting or (shape.statements is not None and shape.statements < 1):
         raise ValueError(f"programs nest 0 to {limits.nesting} deep, and have a statement")
     spellings = {kind.value: found for kind, found in names.items()}
-    for statements in (None,) if shape.statements is None else range(shape.statements, 0, -1):
-        smaller = Shape(shape.nesting, statements)
-        spelled = spell(grammar, spellings, smaller, layout)
-        most, commands = longest(spelled), most_commands(spelled)
-        if (most is None or most <= limits.bytes) and (commands is None or commands <= limits.commands):
-            return spelled, smaller
-    raise ValueError(f"programs that nest {shape.nesting} deep can be larger than the limits allow")
+
+    def spelled(statements: int | None) -> Grammar | None:
+        found = spell(grammar, spellings, Shape(shape.nesting, statements), layout)
+        most, commands = longest(found), most_commands(found)
+        fits = (most is None or most <= limits.bytes) and (commands is None or commands <= limits.commands)
+        return found if fits else None
+
+    if shape.statements is None:
+        largest, fitting = None, spelled(None)
+    else:
+        # The more in a row, the more is spelled, so what fits is found by halving. Each statement can be a command.
+        counts = range(1, min(shape.statements, limits.commands) + 1)
+        largest = bisect_left(counts, True, key=lambda count: spelled(count) is None)
+        fitting = spelled(largest) if largest else None
+    if fitting is None:
+        raise ValueError(f"programs that nest {shape.nesting} deep can be larger than the limits allow")
+    return fitting, Shape(shape.nesting, largest)
