@@ -56,7 +56,7 @@ def test_the_wheel_installs_into_a_clean_environment_and_its_command_works_there
     assert run(guideway, "check", "one.diag", cwd=tmp_path) == ""
     assert "PING" in run(guideway, "grammar", "--scopes", "mcp:diag:read", cwd=tmp_path)
     (tmp_path / "guideway.toml").write_text(
-        '[callers.me]\nscopes = ["mcp:diag:read"]\n[services.database]\ndriver = "memory"\n'
+        'caller = "me"\n[callers.me]\nscopes = ["mcp:diag:read"]\n[services.database]\ndriver = "memory"\n'
     )
     (tmp_path / "two.diag").write_text('GET_STATUS "database"\n')
     assert "running" in run(guideway, "run", "two.diag", cwd=tmp_path)
