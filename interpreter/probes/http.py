@@ -27,7 +27,9 @@ class HttpProbe:
 
     async def probe(self) -> Echo:
         """Return the time until the answer's header was there. Raises ``Fault``."""
-        port = httpx2.URL(self.url).port or (443 if self.url.startswith("https:") else 80)
+        url = httpx2.URL(self.url)
+        port = url.port or (443 if url.scheme == "https" else 80)
+        await sockets.resolve(url.host)
         verify = _tls() if self.url.startswith("https:") else False  # without TLS there is nothing to verify
         began = anyio.current_time()
         try:

@@ -41,7 +41,7 @@ class IcmpProbe:
 
     async def probe(self) -> Echo:
         """Return the round-trip time of the first answer. Raises ``Fault``, after about three seconds at the latest."""
-        family, address = await self._resolve()
+        family, address = await sockets.resolve(self.address)
         with _open(family) as asked:
             for sequence in range(_ECHOES):
                 request = ICMPRequest(address, unique_identifier(), sequence)
@@ -63,13 +63,6 @@ class IcmpProbe:
                     raise sockets.fault(error, "the host") from error
                 return Echo("icmp", anyio.current_time() - began)
         raise Fault(Reason.NO_ANSWER, f"no answer to {_ECHOES} echo requests")
-
-    async def _resolve(self) -> tuple[int, str]:
-        try:
-            found = await anyio.getaddrinfo(self.address, None, type=socket.SOCK_DGRAM)
-        except OSError as error:
-            raise sockets.fault(error, "the host") from error
-        return found[0][0], str(found[0][4][0])
 
 
 def _open(family: int) -> AsyncSocket:

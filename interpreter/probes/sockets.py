@@ -1,8 +1,18 @@
-"""What a socket's error says about the host that was probed."""
+"""What a socket's error says about the host that was probed, and how its name is looked up.
 
+A name server that keeps silent says nothing about the host: until its address is known, nothing has been sent to it.
+"""
+
+import asyncio
 import errno
 import os
 import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+import anyio
 
 from guideway.interpreter.drivers.base import Fault
 from guideway.interpreter.drivers.causes import os_errors
@@ -21,6 +31,46 @@ _ANSWERS = frozenset(
         errno.EHOSTUNREACH,
     }
 )
+
+
+# A lookup ends so long before the deadline of whoever probes, or a tenth of it: in time to say that it was the lookup.
+_SPARE_SECONDS: Final = 0.05
+
+
+async def resolve(address: str) -> tuple[int, str]:
+    """Return the family and the first address of a host. Raises ``Fault`` (``cannot_probe``), before any deadline."""
+    seconds = anyio.current_effective_deadline() - anyio.current_time()
+    with anyio.move_on_after(seconds - min(_SPARE_SECONDS, seconds / 10)):
+        try:
+            found = await _look_up(address)
+        except OSError as error:
+            raise fault(error, "the host") from error
+        return found[0][0], str(found[0][4][0])
+    raise Fault(Reason.CANNOT_PROBE, "the address was not resolved in time")
+
+
+async def _look_up(address: str) -> list[Any]:
+    """Ask the system for the addresses of a host. A lookup cannot be stopped; nobody waits for one that was given up:
+    the threads of the event loop's own would keep the process, and each other's turn, until the resolver gives up too.
+    """
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[list[Any]] = loop.create_future()
+
+    def settle(settled: Callable[[Any], None], value: Any) -> None:
+        if not answer.done():
+            settled(value)
+
+    def ask() -> None:
+        result: tuple[Callable[[Any], None], Any]
+        try:
+            result = answer.set_result, socket.getaddrinfo(address, None, type=socket.SOCK_DGRAM)
+        except Exception as error:  # noqa: BLE001  # it is raised where it is waited for
+            result = answer.set_exception, error
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(settle, *result)
+
+    threading.Thread(target=ask, name=f"lookup of {address}", daemon=True).start()
+    return await answer
 
 
 def fault(error: BaseException, where: str) -> Fault:

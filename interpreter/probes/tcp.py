@@ -21,6 +21,7 @@ class TcpProbe:
 
     async def probe(self) -> Echo:
         """Return the time that connecting took. Raises ``Fault``."""
+        await sockets.resolve(self.address)
         began = anyio.current_time()
         try:
             stream = await anyio.connect_tcp(self.address, self.port)
