@@ -4,7 +4,7 @@ What is said stays bounded, however large the inventory is: a description has at
 copy that is longer than ``MOST_INLINE`` is named by its resource and its digest.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import Any, Final
 
@@ -18,13 +18,13 @@ from guideway.grammar import GrammarCopy, published_grammar, trim
 from guideway.grammar.dialects.lark import print_grammar
 from guideway.grammar.model import Grammar, Rule
 from guideway.grammar.trim import rule_name
-from guideway.server.publish import Wanted, resource_uri
+from guideway.server.publish import Names, Wanted, resource_uri
 from guideway.server.schema import output_schema
 
 GRAMMAR_KEY: Final = "io.github.guideway/grammar"
 """The ``_meta`` key of the whole grammar: a reversed domain, as the MCP specification wants keys of its users to be."""
 
-MOST_INLINE: Final = 32_768
+MOST_INLINE: Final = 16_384
 """The longest text of a copy, in bytes, that stands in ``_meta`` itself."""
 
 # Of each kind; a longer list costs a model more than the answer to a wrong name, which names what is near.
@@ -43,8 +43,6 @@ _EXAMPLES: Final = (
     'PING "{HOST}"',
     'RESTART "{RESTARTABLE}"',
 )
-
-Names = Mapping[Target, tuple[str, ...]]
 
 
 def describe(
@@ -101,6 +99,7 @@ def _meta(published: GrammarCopy, generating: GrammarCopy | str) -> dict[str, An
             f"{generating.dialect}_sha256": generating.sha256,
             f"{generating.dialect}_uri": resource_uri(Wanted(generating.dialect)),
             "longest_bytes": generating.longest_bytes,
+            "way_out_bytes": generating.way_out_bytes,
         }
         notes += [note for note in generating.notes if note not in notes]
     return found | {

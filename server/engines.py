@@ -47,7 +47,7 @@ _KEPT: Final = 1024
 _MOST_SAID: Final = 2_000  # characters of an engine's reason
 _log = logging.getLogger(__name__)
 _verdicts = Kept[tuple[str, str], Verdict](_KEPT)  # by dialect and digest: what a text is depends on no caller
-_unusable: set[str] = set()  # dialects
+_unusable: set[str] = set()  # dialects whose engine does not start: a package without what it needs is no engine
 
 
 def engine_for(copy: GrammarCopy) -> Engine | None:
@@ -90,5 +90,5 @@ async def _compile(engine: Engine, copy: GrammarCopy) -> Verdict | None:
         case _:
             _unusable.add(copy.dialect)
             last = said.splitlines()[-1:] or ["no reason was given"]
-            _log.warning("%s is installed but does not start, so copies are not compiled: %s", engine.name, last[0])
+            _log.info("%s is installed but does not start, so copies are not compiled: %s", engine.name, last[0])
             return None

@@ -29,12 +29,22 @@ RESOURCE: Final = "guideway://grammar"
 KEPT: Final = 64
 """How many copies a publisher keeps."""
 
+Names = Mapping[Target, tuple[str, ...]]
+"""What can be named, by the kind of the name."""
+
 CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "dialect": DIALECTS,
     "layout": tuple(Layout),
     "wrap": tuple(Wrap),
 }
 """What can be asked for, and the values of each."""
+
+
+_MEDIA_TYPES: Final = {
+    "svg": "image/svg+xml",
+    "structural-tag": "application/json",
+    "json-schema": "application/json",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +128,8 @@ class Publisher:
         return copy if refused is None else NoCopy(NoCopy.Why.ENGINE_REFUSES, refused)
 
 
-def nameable(inventory: Inventory) -> dict[Target, tuple[str, ...]]:
-    """Return what programs can name in an inventory, by the kind of the name."""
+def nameable(inventory: Inventory) -> Names:
+    """Return what programs can name in an inventory."""
     return {kind: inventory.names(kind) for kind in Target}
 
 
@@ -150,4 +160,4 @@ def resource_uri(asked: Wanted) -> str:
 
 def media_type(dialect: str) -> str:
     """Return the media type of a copy's text, without a charset."""
-    return "image/svg+xml" if dialect == "svg" else "text/plain"
+    return _MEDIA_TYPES.get(dialect, "text/plain")

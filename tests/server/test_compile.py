@@ -1,6 +1,7 @@
 """Copies are compiled by the engines that are installed, before they are handed out."""
 
 import hashlib
+import logging
 import signal
 import subprocess
 import sys
@@ -58,6 +59,7 @@ def with_text(copy: GrammarCopy, text: str) -> GrammarCopy:
 
 @DIALECTS
 async def test_an_engine_compiles_the_copies_of_its_dialect(dialect: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, engines.__name__)
     copy = copy_in(dialect)
     assert engines.engine_for(copy) is not None, "the engines are installed for the tests"
     assert await engines.refusal(copy) is None
@@ -98,6 +100,7 @@ async def test_each_copy_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> No
 
 async def test_an_engine_that_does_not_start_is_no_engine(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "llguidance.py").write_text("raise ImportError('a library is missing')")
+    caplog.set_level(logging.INFO, engines.__name__)
     copy = copy_in("llguidance")
     assert await engines.refusal(with_text(copy, "::=")) is None
     assert engines.engine_for(copy) is None, "it is not asked again"

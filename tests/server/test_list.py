@@ -26,6 +26,11 @@ READ, WRITE = frozenset({Scope.READ}), frozenset({Scope.WRITE})
 eras = pytest.mark.parametrize("era", ["legacy", "2026-07-28"])
 
 
+def digest(number: int) -> str:
+    """Return a text without any pattern."""
+    return hashlib.sha256(str(number).encode()).hexdigest()
+
+
 async def listed(world: World, era: Era = "2026-07-28", transport: Transport = "http") -> list[types.Tool]:
     """Return the tools that the world's caller sees."""
     async with world.connected(transport, era) as client:
@@ -58,6 +63,7 @@ async def test_a_caller_sees_one_tool_with_its_own_grammar(
         "gbnf_sha256": gbnf.sha256,
         "gbnf_uri": "guideway://grammar/gbnf",
         "longest_bytes": gbnf.longest_bytes,
+        "way_out_bytes": gbnf.way_out_bytes,
         "scopes": sorted(scopes),
         "names": dict.fromkeys(set().union(*(kinds[scope] for scope in scopes)), "list"),
         "notes": [],
@@ -147,30 +153,37 @@ async def test_who_can_restart_nothing_hears_nothing_of_restarts(world: World) -
     assert tool.annotations.read_only_hint
 
 
-@pytest.mark.parametrize("count", [1, 500, 10_000])
-async def test_what_is_told_stays_bounded_and_what_is_left_out_can_be_fetched(world: World, count: int) -> None:
-    names = [f"{digest(number)}.internal" for number in range(count)]
+@pytest.mark.parametrize(
+    ("names", "form", "is_inline"),
+    [
+        ([f"web-{number:05}" for number in range(10_000)], "tree", True),
+        ([f"{digest(number):.12}" for number in range(10_000)], "pattern", True),
+        ([f"{digest(number) * 3}.internal" for number in range(60)], "list", False),
+    ],
+    ids=["regular", "without a pattern", "long"],
+)
+async def test_what_is_told_stays_bounded_and_what_is_left_out_can_be_fetched(
+    world: World, names: list[str], form: str, is_inline: bool
+) -> None:
     world.pipeline.inventory = Inventory(
-        (Host(name, MemoryProbe()) for name in names), (Service(name, MemoryDriver()) for name in names)
+        (Host(name, MemoryProbe()) for name in names), (Service(f"x{name}", MemoryDriver()) for name in names)
     )
     async with world.connected("http", "2026-07-28") as client:
         [tool] = (await client.list_tools()).tools
         assert len(tool.description or "") < 6_000
-        assert ("more" in (tool.description or "").rpartition("HOST: ")[2]) == (count > 1)
+        assert f'"{min(names)}"' in (tool.description or "")
+        assert (tool.description or "").count(" more") == 3
         assert tool.meta is not None
         told = tool.meta[GRAMMAR_KEY]
-        assert ("definition" in told) == (count == 1)
+        assert set(told["names"].values()) == {form}
+        assert len(told["notes"]) == (3 if form == "pattern" else 0)
+        assert ("definition" in told, "gbnf" in told) == (is_inline, is_inline)
         assert len(tool.model_dump_json()) < 2 * MOST_INLINE + 20_000
         for key, uri, sha256 in (("definition", "uri", "sha256"), ("gbnf", "gbnf_uri", "gbnf_sha256")):
             [contents] = (await client.read_resource(told[uri])).contents
             assert isinstance(contents, types.TextResourceContents)
             assert hashlib.sha256(contents.text.encode()).hexdigest() == told[sha256]
             assert told.get(key, contents.text) == contents.text
-
-
-def digest(number: int) -> str:
-    """Return a name without any pattern, so that no grammar of many of them is short."""
-    return hashlib.sha256(str(number).encode()).hexdigest()[:12]
 
 
 @eras
