@@ -15,6 +15,7 @@ from guideway.grammar.model import (
     Characters,
     Grammar,
     Group,
+    Ignore,
     Item,
     Literal,
     Paragraph,
@@ -320,3 +321,37 @@ def w3c_as_regex(alternatives: tuple[Alternative, ...]) -> str:
                 raise AssertionError(item)
 
     return "|".join("".join(map(of, alternative.items)) for alternative in alternatives)
+
+
+def without_header(grammar: Grammar) -> Grammar:
+    """Return a copy as it was read, without the comment at its head."""
+    first, *rest = grammar.paragraphs
+    assert not first.definitions
+    return Grammar(tuple(rest))
+
+
+def normal(grammar: Grammar, name: dict[str, str]) -> Grammar:
+    """Return a grammar under other names, with the ranges of classes in one order."""
+
+    def atom(one: Atom) -> Atom:
+        match one:
+            case Reference(old):
+                return Reference(name.get(old, old))
+            case Characters(ranges):
+                return Characters(tuple(sorted(ranges)))
+            case Group(alternatives):
+                return Group(tuple(map(alternative, alternatives)))
+            case _:
+                return one
+
+    def item(one: Item) -> Item:
+        return Repeat(atom(one.item), one.least, one.most) if isinstance(one, Repeat) else atom(one)
+
+    def alternative(old: Alternative) -> Alternative:
+        return Alternative(tuple(map(item, old.items)))
+
+    def definition(old: Rule | Terminal | Ignore) -> Rule | Terminal:
+        assert not isinstance(old, Ignore)
+        return type(old)(name.get(old.name, old.name), tuple(map(alternative, old.alternatives)))
+
+    return Grammar(tuple(Paragraph(p.comment, tuple(map(definition, p.definitions))) for p in grammar.paragraphs))

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import jsonschema
 import lark
 import pytest
-from tests.grammar.readers import read_gbnf, read_llguidance, read_w3c, w3c_as_regex
+from tests.grammar.readers import normal, read_gbnf, read_llguidance, read_w3c, w3c_as_regex, without_header
 from tests.grammar.recogniser import language
 from tests.grammar.trees import Names
 
@@ -34,18 +34,11 @@ from guideway.grammar.model import (
     START,
     WORD_END,
     Alternative,
-    Atom,
-    Characters,
     Grammar,
-    Group,
-    Ignore,
-    Item,
     Literal,
     Paragraph,
     Pattern,
     Reference,
-    Repeat,
-    Rule,
     Terminal,
 )
 from guideway.grammar.spell import spell
@@ -95,39 +88,6 @@ CASES = [
     *(Case(PROGRAM_SCOPES, AWKWARD, FINITE, layout, wrap) for layout, wrap in product(Layout, Wrap)),
     Case(PROGRAM_SCOPES, FEW, UNBOUNDED),
 ]
-
-
-def without_header(grammar: Grammar) -> Grammar:
-    first, *rest = grammar.paragraphs
-    assert not first.definitions
-    return Grammar(tuple(rest))
-
-
-def normal(grammar: Grammar, name: dict[str, str]) -> Grammar:
-    """Return a grammar under other names, with the ranges of classes in one order."""
-
-    def atom(one: Atom) -> Atom:
-        match one:
-            case Reference(old):
-                return Reference(name.get(old, old))
-            case Characters(ranges):
-                return Characters(tuple(sorted(ranges)))
-            case Group(alternatives):
-                return Group(tuple(map(alternative, alternatives)))
-            case _:
-                return one
-
-    def item(one: Item) -> Item:
-        return Repeat(atom(one.item), one.least, one.most) if isinstance(one, Repeat) else atom(one)
-
-    def alternative(old: Alternative) -> Alternative:
-        return Alternative(tuple(map(item, old.items)))
-
-    def definition(old: Rule | Terminal | Ignore) -> Rule | Terminal:
-        assert not isinstance(old, Ignore)
-        return type(old)(name.get(old.name, old.name), tuple(map(alternative, old.alternatives)))
-
-    return Grammar(tuple(Paragraph(p.comment, tuple(map(definition, p.definitions))) for p in grammar.paragraphs))
 
 
 @pytest.mark.parametrize("case", CASES)
