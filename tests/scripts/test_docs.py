@@ -45,10 +45,12 @@ def made() -> Iterator[World]:
         yield made
 
 
-def test_the_sessions_of_the_command_line_page_are_true(made: World, tmp_path: Path) -> None:
-    program = blocks("cli.md", "")[0]
-    (tmp_path / "incident.diag").write_text(program)
-    shown = list(turns("cli.md"))
+@pytest.mark.parametrize(
+    ("page", "file", "language"), [("cli.md", "incident.diag", ""), ("grammar.md", "held.py", "python")]
+)
+def test_the_sessions_of_a_page_are_true(made: World, tmp_path: Path, page: str, file: str, language: str) -> None:
+    (tmp_path / file).write_text(blocks(page, language)[0])
+    shown = list(turns(page))
     assert len(shown) >= 12
     for command, expected in shown:
         written = say(f"{{ {command}\n}} 2>&1", tmp_path, tmp_path, GUIDEWAY_CONFIG=str(made.configuration))
