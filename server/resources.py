@@ -60,7 +60,7 @@ class Resources:
     async def read(self, ctx: _Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         """Answer ``resources/read``. What does not exist, or not for this caller, is not found."""
         try:
-            copy = await self._publisher.copy(self._publisher.scopes(), _asked(params.uri))
+            copy = await self._publisher.copy(self._publisher.scopes(), asked(params.uri))
         except (ValueError, NoCopy) as error:
             if isinstance(error, NoCopy) and error.why is NoCopy.Why.ENGINE_REFUSES:
                 raise MCPError(types.INTERNAL_ERROR, str(error), {"uri": params.uri}) from None
@@ -77,7 +77,7 @@ class Resources:
         return types.CompleteResult(completion=types.Completion(values=fitting, total=len(fitting), has_more=False))
 
 
-def _asked(uri: str) -> Wanted:
+def asked(uri: str) -> Wanted:
     """Return which copy a URI names. Raises ``ValueError``."""
     parts = urlsplit(uri)
     dialect = parts.path.removeprefix("/")
