@@ -40,8 +40,7 @@ class Analysis(Record):
 
         ``deadline`` gives the seconds that a command may take; they are not negative.
         """
-        most: _Weights = {}
-        _succeed(self.program.statements, deadline, most)
+        most, _ = _sequence(self.program.statements, deadline)
         return WorstCase(
             {keyword: int(most[keyword]) for keyword in _KEYWORDS if keyword in most},
             {key: int(count) for key, count in most.items() if isinstance(key, tuple)},
@@ -110,65 +109,50 @@ def _dangling_else(outer: IfRunning, text: str, warnings: list[Diagnostic]) -> N
 # Each kind of weight is added along a path and maximised over paths. Two facts about the language keep this short.
 # Whatever fails does so at a last command, which could have ended ok instead, with the rest still to come: so no
 # failing path outweighs the heaviest one that ends ok, and where several statements of a sequence can fail, a failure
-# of the last of them weighs most.
+# of the last of them weighs most. How a body ends well and how it ends failed is found in one go: each by itself would
+# look into the bodies within it again, and at each depth twice as often as above.
 
 _KEYWORDS: Final = tuple(command.keyword for command in COMMANDS)
 _SECONDS: Final = "seconds"
 _Weights = dict[object, float]
 _Deadline = Callable[[Command], float]
+_Ends = tuple[_Weights, _Weights | None]
 
 
-def _succeed(statements: tuple[Statement, ...], deadline: _Deadline, weights: _Weights) -> None:
-    """Add the most that a sequence does on paths that end ok."""
+def _sequence(statements: tuple[Statement, ...], deadline: _Deadline) -> _Ends:
+    """Return the most that a sequence does on paths that end ok, and on those that end failed; None where it cannot."""
+    well: _Weights = {}  # before the last statement that can fail
+    since: _Weights = {}  # from there on
+    failed: _Weights | None = None
     for statement in statements:
-        match statement:
-            case IfRunning(then=then, otherwise=otherwise):
-                _count(statement, deadline, weights)
-                if otherwise is None:
-                    _succeed(then.statements, deadline, weights)
-                else:
-                    most: _Weights = {}
-                    other: _Weights = {}
-                    _succeed(then.statements, deadline, most)
-                    _succeed(otherwise.statements, deadline, other)
-                    _add(_raise(most, other), weights)
-            case TryCatch(body=body, handler=handler):
-                contained = _fail(body.statements, deadline)
-                if contained is None:
-                    _succeed(body.statements, deadline, weights)
-                else:
-                    most = {}
-                    _succeed(body.statements, deadline, most)
-                    _succeed(handler.statements, deadline, contained)
-                    _add(_raise(most, contained), weights)
-            case Block(statements=inner):
-                _succeed(inner, deadline, weights)
-            case _:
-                _count(statement, deadline, weights)
+        ok, lost = _statement(statement, deadline)
+        if lost is None:
+            _add(ok, since)
+        else:
+            _add(since, well)
+            since, failed = ok, lost
+    if failed is not None:
+        _add(well, failed)
+    return _add(since, well), failed
 
 
-def _fail(statements: tuple[Statement, ...], deadline: _Deadline) -> _Weights | None:
-    """Return the most that a sequence does on paths that end failed; None where it cannot fail."""
-    for index in range(len(statements) - 1, -1, -1):
-        weights: _Weights | None
-        match statements[index]:
-            case IfRunning(then=then, otherwise=otherwise) as branch:
-                weights = _fail(then.statements, deadline) or {}
-                if otherwise is not None:
-                    _raise(weights, _fail(otherwise.statements, deadline) or {})
-                _count(branch, deadline, weights)
-            case TryCatch(body=body, handler=handler):
-                weights = _fail(body.statements, deadline)
-                lost = weights and _fail(handler.statements, deadline)
-                weights = lost and _add(lost, weights or {})
-            case Block(statements=inner):
-                weights = _fail(inner, deadline)
-            case command:
-                weights = _count(command, deadline, {})
-        if weights:  # whatever fails has run a command
-            _succeed(statements[:index], deadline, weights)
-            return weights
-    return None
+def _statement(statement: Statement, deadline: _Deadline) -> _Ends:
+    match statement:
+        case IfRunning(then=then, otherwise=otherwise):
+            well, failed = _sequence(then.statements, deadline)
+            other, lost = ({}, None) if otherwise is None else _sequence(otherwise.statements, deadline)
+            well, failed = _raise(well, other), _raise(failed or {}, lost or {})
+            return _count(statement, deadline, well), _count(statement, deadline, failed)
+        case TryCatch(body=body, handler=handler):
+            well, failed = _sequence(body.statements, deadline)
+            if failed is None:
+                return well, None
+            mended, lost = _sequence(handler.statements, deadline)
+            return _raise(well, _add(failed, mended)), lost and _add(failed, lost)
+        case Block(statements=inner):
+            return _sequence(inner, deadline)
+        case _:
+            return _count(statement, deadline, {}), _count(statement, deadline, {})
 
 
 def _count(command: Command, deadline: _Deadline, weights: _Weights) -> _Weights:
