@@ -34,6 +34,8 @@ def _openai_grammar(syntax: str) -> Callable[[str], Fragment]:
     return lambda text: _tool("custom", format={"type": "grammar", "syntax": syntax, "definition": text})
 
 
+# A JSON Schema is for hosts that have nothing else. XGrammar, so vLLM and SGLang, takes its pattern for the raw text
+# between the quotes, where a quote of the program ends the string; llama.cpp does so too. They have a wrap for that.
 _PLACES: Final[Mapping[Engine, Mapping[str, Callable[[str], Fragment]]]] = {
     # https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md: `grammar`, `json_schema`. A build with
     # llguidance takes its Lark behind that line (docs/llguidance.md there); another one generates without a grammar.
@@ -47,16 +49,12 @@ _PLACES: Final[Mapping[Engine, Mapping[str, Callable[[str], Fragment]]]] = {
         "ebnf": lambda text: {"structured_outputs": {"grammar": text}},
         "structural-tag": lambda text: {"structured_outputs": {"structural_tag": text}},
         "regex": lambda text: {"structured_outputs": {"regex": text}},
-        "json-schema": lambda text: {"structured_outputs": {"json": json.loads(text)}},
     },
     # https://docs.sglang.io/advanced_features/structured_outputs.html; with the XGrammar backend, its default
     Engine.SGLANG: {
         "ebnf": lambda text: {"ebnf": text},
         "structural-tag": lambda text: {"response_format": json.loads(text)},
         "regex": lambda text: {"regex": text},
-        "json-schema": lambda text: {
-            "response_format": {"type": "json_schema", "json_schema": {"name": TOOL, "schema": json.loads(text)}}
-        },
     },
     # https://platform.openai.com/docs/guides/function-calling#context-free-grammars: the Responses API
     Engine.OPENAI: {

@@ -1,6 +1,7 @@
 """A copy as a JSON Schema of the tool's arguments, for hosts that hold a model to nothing else: a string and a pattern.
 
-The pattern is the program itself, before JSON escapes it; engines that read patterns otherwise are at fault.
+The pattern is the program itself, before JSON escapes it. XGrammar and llama.cpp take it for what stands between the
+quotes, which is then no JSON: they are given the wrapped form of their own dialect.
 """
 
 import json

@@ -44,8 +44,6 @@ def test_the_text_stands_in_its_place(engine: Engine, dialect: str, path: str) -
 @pytest.mark.parametrize(
     ("engine", "dialect", "path"),
     [
-        (Engine.VLLM, "json-schema", "structured_outputs.json"),
-        (Engine.SGLANG, "json-schema", "response_format.json_schema.schema"),
         (Engine.SGLANG, "structural-tag", "response_format"),
         (Engine.OPENAI, "json-schema", "tools.0.parameters"),
     ],
