@@ -43,10 +43,10 @@ def fill(grammar: Grammar, names: Mapping[Target, Names]) -> Grammar:
         match found.form:
             case Form.LIST:
                 return replace(definition, alternatives=found.alternatives)
-            case Form.TREE:
-                return replace(definition, alternatives=(Alternative((Pattern(regex(found.alternatives, {})),)),))
-            case Form.PATTERN:
+            case Form.PATTERN if found.count is None:
                 return definition
+            case Form.TREE | Form.PATTERN:
+                return replace(definition, alternatives=(Alternative((Pattern(regex(found.alternatives, {})),)),))
             case _:
                 assert_never(found.form)
 

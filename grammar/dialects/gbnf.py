@@ -5,19 +5,18 @@ one rule a line (it refuses a line that starts with a bar), each rule once (of t
 empty alternative, printable ASCII with the escapes ``\\"``, ``\\\\``, ``\\n``, ``\\r`` and ``\\t`` only.
 """
 
-from collections.abc import Iterator
 from typing import Final, assert_never
 
-from guideway.grammar.dialects.classes import class_body
+from guideway.grammar.dialects.spelling import MARKS, class_body, paragraphs, quoted
 from guideway.grammar.model import (
     START,
     Alternative,
     Characters,
+    Definition,
     Grammar,
     Group,
     Item,
     Literal,
-    Paragraph,
     Pattern,
     Reference,
     Repeat,
@@ -26,22 +25,16 @@ from guideway.grammar.model import (
 
 ROOT: Final = "root"
 
-_MARKS: Final = {(0, 1): "?", (0, None): "*", (1, None): "+"}
-_ESCAPES: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-
 
 def print_grammar(grammar: Grammar) -> str:
     """Return a spelled grammar in GBNF. The rule ``start`` is the root."""
-    return "\n".join("".join(f"{line}\n" for line in _paragraph(paragraph)) for paragraph in grammar.paragraphs)
+    return paragraphs(grammar, "#", _definition)
 
 
-def _paragraph(paragraph: Paragraph) -> Iterator[str]:
-    for line in paragraph.comment:
-        yield f"# {line}".rstrip()
-    for definition in paragraph.definitions:
-        if not isinstance(definition, Rule):
-            raise ValueError(f"`{definition.name}` is no rule: a spelled grammar has nothing else")  # noqa: TRY004
-        yield f"{_name(definition.name)} ::= {_alternatives(definition.alternatives)}"
+def _definition(definition: Definition) -> str:
+    if not isinstance(definition, Rule):
+        raise ValueError(f"`{definition.name}` is no rule: a spelled grammar has nothing else")  # noqa: TRY004
+    return f"{_name(definition.name)} ::= {_alternatives(definition.alternatives)}"
 
 
 def _name(name: str) -> str:
@@ -55,7 +48,7 @@ def _alternatives(alternatives: tuple[Alternative, ...]) -> str:
 def _item(item: Item) -> str:
     match item:
         case Literal(text):
-            return '"' + "".join(_ESCAPES.get(char, char) for char in text) + '"'
+            return quoted(text)
         case Characters(ranges):
             return f"[{class_body(ranges)}]"
         case Reference(name):
@@ -63,7 +56,7 @@ def _item(item: Item) -> str:
         case Group(alternatives):
             return f"({_alternatives(alternatives)})"
         case Repeat(inner, least, most):
-            return _item(inner) + (_MARKS.get((least, most)) or f"{{{least},{'' if most is None else most}}}")
+            return _item(inner) + (MARKS.get((least, most)) or f"{{{least},{'' if most is None else most}}}")
         case Pattern():
             raise ValueError("a spelled grammar has no patterns")
         case _:

@@ -8,7 +8,7 @@ multiplies with each level of nesting: what would be larger than ``MOST`` charac
 from collections.abc import Mapping
 from typing import Final, assert_never
 
-from guideway.grammar.dialects.classes import class_body
+from guideway.grammar.dialects.spelling import MARKS, class_body
 from guideway.grammar.model import (
     Alternative,
     Characters,
@@ -24,7 +24,6 @@ from guideway.grammar.model import (
 
 MOST: Final = 32_768
 
-_MARKS: Final = {(0, 1): "?", (0, None): "*", (1, None): "+"}
 _ESCAPES: Final = {**{char: f"\\{char}" for char in "^$\\.*+?()[]{}|/"}, "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -74,6 +73,6 @@ def _item(item: Item, rules: Mapping[str, str]) -> str:
                 if isinstance(inner, Group | Characters | Reference)
                 else f"(?:{_item(inner, rules)})"
             )
-            return once + (_MARKS.get((least, most)) or f"{{{least},{'' if most is None else most}}}")
+            return once + (MARKS.get((least, most)) or f"{{{least},{'' if most is None else most}}}")
         case _:
             assert_never(item)

@@ -7,6 +7,7 @@ comments of the grammar say it.
 from collections.abc import Iterator
 from typing import Final, assert_never
 
+from guideway.grammar.dialects.spelling import MARKS
 from guideway.grammar.model import (
     WORD_END,
     Alternative,
@@ -23,7 +24,6 @@ from guideway.grammar.model import (
     Repeat,
 )
 
-_MARKS: Final[dict[tuple[int, int | None], str]] = {(0, 1): "?", (0, None): "*", (1, None): "+"}
 _ESCAPED: Final = {"n": "\n", "r": "\r", "t": "\t"}
 _HEXADECIMAL: Final = {"x": 2, "u": 4}
 
@@ -66,7 +66,7 @@ def _item(item: Item) -> str:
         case Group(alternatives):
             return "(" + " | ".join(map(_alternative, alternatives)) + ")"
         case Repeat(inner, least, most):
-            return _item(inner) + _MARKS[least, most]
+            return _item(inner) + MARKS[least, most]
         case _:
             assert_never(item)
 
@@ -170,7 +170,7 @@ class _Reader:
         if self._take("{"):
             self._at = self._regex.index("}", self._at) + 1
             return "*"
-        return next((mark for mark in _MARKS.values() if self._take(mark)), "")
+        return next((mark for mark in MARKS.values() if self._take(mark)), "")
 
     def _take(self, text: str) -> bool:
         found = self._regex.startswith(text, self._at)

@@ -16,7 +16,7 @@ from guideway.dsl.ast import Target
 from guideway.dsl.scopes import PROGRAM_SCOPES
 from guideway.grammar import Layout, Shape, Wrap, copy_for, published_grammar
 from guideway.grammar.copies import _copy
-from guideway.grammar.dialects import classes, gbnf, llguidance, regex
+from guideway.grammar.dialects import gbnf, regex, spelling
 from guideway.grammar.loader import read_grammar
 from guideway.grammar.model import Alternative, Grammar, Group, Literal, Paragraph, Reference, Repeat, Rule
 from guideway.grammar.names import exactly
@@ -61,16 +61,15 @@ def test_an_underscore_in_a_rule_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("char", ['"', "\\", "\n"])
-@pytest.mark.parametrize("dialect", [gbnf, llguidance])
-def test_an_unescaped_character(monkeypatch: pytest.MonkeyPatch, dialect: object, char: str) -> None:
-    name, read = ("gbnf", read_gbnf) if dialect is gbnf else ("llguidance", read_llguidance)
-    escapes = dict(dialect._ESCAPES)  # type: ignore[attr-defined]
-    right = read(text(name, Wrap.HERMES))
-    del escapes[char]
-    monkeypatch.setattr(dialect, "_ESCAPES", escapes)
+@pytest.mark.parametrize(("dialect", "read"), [("gbnf", read_gbnf), ("llguidance", read_llguidance)])
+def test_an_unescaped_character(
+    monkeypatch: pytest.MonkeyPatch, dialect: str, read: Callable[[str], Grammar], char: str
+) -> None:
+    right = read(text(dialect, Wrap.HERMES))
+    monkeypatch.delitem(spelling.ESCAPES, char)
     _copy.cache_clear()
     try:
-        wrong = read(text(name, Wrap.HERMES))
+        wrong = read(text(dialect, Wrap.HERMES))
     except ReadError:
         return
     assert wrong != right
@@ -115,7 +114,7 @@ def test_a_class_range_with_a_hyphen_in_the_middle(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("ends", ["-.", ",-", " a", "]]", "^^", "\\\\", "[[", "é"])
 def test_a_class_that_needs_an_escape_is_not_printed(ends: str) -> None:
     with pytest.raises(ValueError, match="a class cannot hold"):
-        classes.class_body(((ends[0], ends[-1]),))
+        spelling.class_body(((ends[0], ends[-1]),))
 
 
 def test_an_empty_alternative_under_a_star() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.grammar.recogniser import Recogniser, language
 
 from guideway.dsl.lexer import NAME_LENGTH, is_name
-from guideway.grammar.dialects.classes import class_body
+from guideway.grammar.dialects.spelling import class_body
 from guideway.grammar.model import Characters, Grammar, Group, Paragraph, Repeat, Rule, leaves
 from guideway.grammar.names import IN_TREE, LISTED, Form, Names, any_name, exactly
 
