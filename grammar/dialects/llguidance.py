@@ -1,4 +1,4 @@
-"""A spelled grammar as Lark for llguidance, so for Guidance, OpenAI's custom tools and some llama.cpp; GLRMask reads it too.
+"""A spelled grammar as Lark for llguidance, so for Guidance and OpenAI's custom tools; GLRMask reads it too.
 
 Rules have lower-case names and are parsed; terminals have upper-case names and are matched as one piece, the longest
 that fits. So only names, each between its own quotes, are terminals: none is the beginning of another.
