@@ -30,7 +30,7 @@ def note(kind: Target, names: Names) -> str | None:
 def fill(grammar: Grammar, names: Mapping[Target, Names]) -> Grammar:
     """Return a grammar of tokens whose name terminals spell these names, as a list or as one regular expression.
 
-    One that spells any name stays as it is. What is then left idle goes.
+    One that spells any name at all stays as it is. What is then left idle goes.
     """
 
     def filled(definition: Definition) -> Definition:
