@@ -106,7 +106,7 @@ class Service:
         await self._driver.close()
 
     async def _restart(self, deadline: float, end: float) -> Observation:
-        waiting = _Waiting(deadline, Reason.TIMED_OUT, "another restart of it was not over")
+        waiting = _Waiting(anyio.current_time(), Reason.TIMED_OUT, "another restart of it was not over")
         with anyio.CancelScope(deadline=end - min(RESERVE_SECONDS, deadline / 10)):
             async with self._lock:
                 waiting.on(Reason.TIMED_OUT, "there was no word from the service manager")
@@ -195,7 +195,7 @@ class Service:
 class _Waiting:
     """What a restart is waiting for now: at the deadline, that is the reason of its failure."""
 
-    deadline: float
+    since: float
     reason: Reason
     message: str
     output: str = ""
@@ -213,7 +213,7 @@ class _Waiting:
                 assert_never(phase)
 
     def fault(self) -> Fault:
-        return Fault(self.reason, f"after {self.deadline:.3g} s {self.message}", self.output)
+        return Fault(self.reason, f"after {anyio.current_time() - self.since:.3g} s {self.message}", self.output)
 
 
 def _newcomer(seen: Observation, before: str | None, instance: str | None, waiting: _Waiting) -> str | None:

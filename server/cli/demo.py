@@ -1,10 +1,17 @@
 """``guideway demo``: the main job on real processes on this machine, in a few seconds."""
 
 import argparse
+import signal
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, NoReturn
 
 from guideway.server.cli.command import Command, Exit
 from guideway.server.cli.console import RED, Console, write_json
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +33,7 @@ def _run(options: argparse.Namespace) -> int:
 
     console = Console(options.color, error=options.json)
     try:
-        with world() as made:
+        with _signals_end_it(), world() as made:
             seen = (model if options.model else tour).take(made, console.line)
             if options.json:
                 write_json(seen.to_json())
@@ -34,14 +41,31 @@ def _run(options: argparse.Namespace) -> int:
                 console.line("")
                 console.line("The processes stay until Ctrl-C. In another terminal:")
                 console.line(f"  export GUIDEWAY_CONFIG={made.configuration}")
-                console.line("  guideway inventory check")
-                console.line("  guideway run examples/02-morning-check.diag")
+                console.line(f"  {sys.argv[0]} inventory check")
+                console.line(f'  echo \'TRY PING "api.internal" CATCH GET_STATUS "database"\' | {sys.argv[0]} run -')
                 console.stream.flush()
                 _wait_for_interrupt()
     except DemoError as error:
         Console(options.color, error=True).line(("error: ", RED), str(error))
         return Exit.FAILED
     return Exit.OK
+
+
+@contextmanager
+def _signals_end_it() -> Iterator[None]:
+    """Let a signal that ends a process unwind it instead, so that no program of the demo is left behind."""
+
+    def end(number: int, _frame: object) -> NoReturn:
+        for other in _SIGNALS:
+            signal.signal(other, signal.SIG_IGN)  # what is being taken down is taken down whole
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _wait_for_interrupt() -> None:

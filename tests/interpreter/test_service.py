@@ -194,7 +194,7 @@ async def test_every_way_to_fail_has_its_reason(behaviour: Behaviour, reason: Re
 async def test_a_service_that_never_answers_its_health_check_is_unhealthy() -> None:
     fault = await fault_of(Service("a", Wordy(), health=MemoryProbe(answers=False)).restart(20))
     assert fault.reason is Reason.UNHEALTHY
-    assert fault.message == "after 20 s it ran, and its health check failed: no answer"
+    assert fault.message == "after 19 s it ran, and its health check failed: no answer"
     assert fault.output == "out of memory"
 
 
@@ -253,7 +253,7 @@ async def test_waiting_for_another_restart_ends_at_ones_own_deadline() -> None:
         await anyio.sleep(0.1)
         fault = await fault_of(service.restart(5))
         assert fault.reason is Reason.TIMED_OUT
-        assert fault.message == "after 5 s another restart of it was not over"
+        assert fault.message == "after 4.5 s another restart of it was not over"
         assert driver.calls.count("restart") == 1
 
 
