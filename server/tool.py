@@ -150,20 +150,21 @@ class _Tool:
         if ctx.meta is None or "progress_token" not in ctx.meta:
             return await self._pipeline.run(program, self._caller())
         # An observer must not wait, so the events lie in a stream until the client has taken them; there are at most
-        # three for each command of a program.
+        # three for each command of a program. Nor may it raise: the stream is whole until the pipeline has ended, also
+        # where ``tell`` was cancelled first.
         send, receive = anyio.create_memory_object_stream[Event](float("inf"))
 
         async def tell() -> None:
             count = 0
-            async with receive:
-                async for event in receive:
-                    count += 1
-                    await ctx.session.report_progress(count, message=event_line(event))
+            async for event in receive:
+                count += 1
+                await ctx.session.report_progress(count, message=event_line(event))
 
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(tell)
-            with send:
-                report = await self._pipeline.run(program, self._caller(), observe=send.send_nowait)
+        with receive:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(tell)
+                with send:
+                    report = await self._pipeline.run(program, self._caller(), observe=send.send_nowait)
         return report
 
 
