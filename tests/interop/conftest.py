@@ -10,7 +10,18 @@ import pytest
 
 PLACE = Path(__file__).parents[1] / "node"
 
+_LAST_LINES = 20
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def install(place: Path) -> None:
+    """Install what the lock file of a folder names; where npm fails, so does the test, with npm's own last lines."""
+    command = ["npm", "ci", "--prefix", str(place)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    if ended.returncode != 0:
+        said = "\n".join(f"{ended.stdout}{ended.stderr}".splitlines()[-_LAST_LINES:])
+        pytest.fail(f"`{' '.join(command)}` ended with {ended.returncode}:\n{said}", pytrace=False)
 
 
 @pytest.fixture(scope="session")
@@ -25,7 +36,7 @@ def node_path() -> str:
         pytest.skip("npm is missing")
     lock, installed = PLACE / "package-lock.json", PLACE / "node_modules" / ".package-lock.json"
     if not installed.exists() or installed.stat().st_mtime < lock.stat().st_mtime:
-        subprocess.run(["npm", "ci", "--prefix", PLACE], check=True, capture_output=True, timeout=300)
+        install(PLACE)
     programs = PLACE / "node_modules" / ".bin"
     return os.pathsep.join([str(programs), os.environ["PATH"]])
 
