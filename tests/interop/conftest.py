@@ -10,7 +10,7 @@ import pytest
 
 PLACE = Path(__file__).parents[1] / "node"
 
-_LAST_LINES = 20
+_LAST_LINES = 50
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
