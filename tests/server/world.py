@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import anyio
 from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
 
 from guideway.dsl.scopes import Scope
 from guideway.interpreter.drivers.memory import Behaviour, MemoryDriver
@@ -79,6 +80,7 @@ class World:
             deadlines=Deadlines(restart=30),
         )
         self.server = build_server(self.pipeline, lambda: self.principal)
+        self.said = ""  # what a process over stdio wrote to standard error, once it has ended
 
     @asynccontextmanager
     async def serving(self, **settings: Any) -> AsyncIterator[str]:
@@ -102,9 +104,14 @@ class World:
                 async with self.serving() as url, Client(url, mode=era, **options) as client:
                     yield client
             case "stdio":
-                with tempfile.TemporaryDirectory() as folder:
-                    async with Client(self.command(Path(folder)), mode=era, **options) as client:
-                        yield client
+                with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as log:
+                    try:
+                        server = stdio_client(self.command(Path(folder)), errlog=log)
+                        async with Client(server, mode=era, **options) as client:
+                            yield client
+                    finally:
+                        log.seek(0)
+                        self.said = log.read()
 
     def command(self, folder: Path) -> StdioServerParameters:
         """Return the command that serves a world like this over stdio; its configuration is written to a folder."""
