@@ -3,9 +3,9 @@
 A decision is a value that must be matched in full: it has no truth value, so it cannot be tested and forgotten.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NoReturn, assert_never
 
 from guideway.dsl.analysis import Analysis
 from guideway.dsl.ast import COMMANDS, Command, Target
@@ -40,7 +40,6 @@ class Deny(_Decision):
 Decision = Allow | Deny
 
 _ALLOW = Allow()
-_KINDS = {Target.HOST: "a host", Target.SERVICE: "a service", Target.RESTARTABLE: "a service that may be restarted"}
 
 
 def vocabulary(caller: Principal, now: float) -> tuple[type[Command], ...]:
@@ -82,17 +81,17 @@ def authorize_target(command: Command, caller: Principal, inventory: Inventory, 
     if inventory.allows(command.names, command.target):
         return _ALLOW
     allowed = inventory.names(command.names)
-    message = f"`{command.target}` is not {_KINDS[command.names]} of this inventory"
+    # A name that the caller may use with no other command is as unknown to them as one that is not there.
+    fits = [
+        other
+        for other in vocabulary(caller, now)
+        if other.names is not command.names and inventory.allows(other.names, command.target)
+    ]
     near = nearest(command.target, allowed)
     mend = f"did you mean `{near}`?" if near is not None else None
-    if near is None:
-        fits = [
-            other.keyword
-            for other in vocabulary(caller, now)
-            if other.names is not command.names and inventory.allows(other.names, command.target)
-        ]
-        if fits:
-            mend = f"`{command.target}` can be used with {', '.join(f'`{keyword}`' for keyword in fits)}"
+    if near is None and fits:
+        mend = f"`{command.target}` can be used with {', '.join(f'`{other.keyword}`' for other in fits)}"
+    message = _unknown(command, fits)
     return Deny(Diagnostic(Code.UNKNOWN_TARGET, message, command.target_span, _few(allowed), mend))
 
 
@@ -129,6 +128,18 @@ def _require(decisions: Iterable[Decision], analysis: Analysis, caller: Principa
             break
     if denied:
         raise refusal(denied, analysis, caller, source, now)
+
+
+def _unknown(command: Command, fits: Sequence[type[Command]]) -> str:
+    match command.names:
+        case Target.HOST:
+            return f"this inventory has no host `{command.target}`"
+        case Target.RESTARTABLE if any(other.names is Target.SERVICE for other in fits):
+            return f"`{command.target}` may not be restarted here"
+        case Target.SERVICE | Target.RESTARTABLE:
+            return f"this inventory has no service `{command.target}`"
+        case _:
+            assert_never(command.names)
 
 
 def _few(names: tuple[str, ...], most: int = 8) -> tuple[str, ...]:

@@ -5,13 +5,16 @@ added by ``output_lines`` for a person at a terminal.
 """
 
 from collections.abc import Iterator
-from typing import assert_never
+from typing import Final, assert_never
 
 from guideway.dsl.errors import Refusal, draw
 from guideway.dsl.scopes import scope_list
 from guideway.interpreter.results import Containment, Event, Outcome, Report, State, Status, Step
 
 _STATES = frozenset(State)
+
+#: States for which a person wants to read what the service itself said.
+UNWELL: Final = frozenset({State.DEGRADED, State.FAILED})
 
 
 def report_lines(report: Report) -> list[str]:
@@ -37,8 +40,15 @@ def event_line(event: Event) -> str:
 
 
 def output_lines(step: Step) -> list[str]:
-    """Return what the service itself said, set off so that it is not taken for this program's words."""
-    return [f"   | {line}" for line in (step.untrusted_output or "").splitlines()]
+    """Return what the service itself said where all is not well, set off so that it is not taken for our words."""
+    if step.outcome is Outcome.OK and step.observation not in UNWELL:
+        return []
+    return quoted_lines(step.untrusted_output)
+
+
+def quoted_lines(text: str | None) -> list[str]:
+    """Return a text of somebody else, set off."""
+    return [f"   | {line}" for line in (text or "").splitlines()]
 
 
 def refusal_lines(refusal: Refusal) -> list[str]:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from guideway import __version__
 from guideway.dsl.record import Record
 from guideway.server.cli.command import Command, Complaint, Exit, add_configuration
-from guideway.server.cli.console import CYAN, GREEN, RED, YELLOW, Console, write_json
+from guideway.server.cli.console import CYAN, DIM, GREEN, RED, YELLOW, Console, write_json
+from guideway.server.render import quoted_lines
 
 if TYPE_CHECKING:
     from guideway.server.config import Config
@@ -40,12 +41,13 @@ _COLORS = {Grade.OK: GREEN, Grade.NOTE: YELLOW, Grade.WRONG: RED}
 
 
 class Finding(Record):
-    """One thing that was looked at; ``mend`` says how to mend it."""
+    """One thing that was looked at; ``mend`` says how to mend it, ``untrusted_output`` what a service itself said."""
 
     grade: Grade
     about: str
     message: str
     mend: str | None = None
+    untrusted_output: str | None = None
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,12 +61,14 @@ def _run(options: argparse.Namespace) -> int:
         findings.append(finding)
         if not options.json:
             console.line((f"{finding.grade:<6}", _COLORS[finding.grade]), f"{finding.about}: {finding.message}")
+            for line in quoted_lines(finding.untrusted_output):
+                console.line((line, DIM))
             if finding.mend:
                 console.line(("      mend: ", CYAN), finding.mend)
             console.stream.flush()
     wrong = any(finding.grade is Grade.WRONG for finding in findings)
     if options.json:
-        names = ("grade", "about", "message", "mend")
+        names = ("grade", "about", "message", "mend", "untrusted_output")
         write_json({"ok": not wrong, "findings": [dict(zip(names, one, strict=True)) for one in findings]})
     return Exit.FAILED if wrong else Exit.OK
 
@@ -159,9 +163,9 @@ def _inventory(config: "Config") -> Iterator[Finding]:
     for one in found:
         about = f"{one.kind} {one.name}"
         if one.reason is None:
-            yield Finding(Grade.OK, about, one.found)
+            yield Finding(Grade.OK, about, one.found, untrusted_output=one.explanation())
         else:
-            yield Finding(Grade.WRONG, about, f"{one.reason}: {one.found}", _MENDS.get(one.reason))
+            yield Finding(Grade.WRONG, about, f"{one.reason}: {one.found}", _MENDS.get(one.reason), one.explanation())
     if not found:
         yield Finding(
             Grade.NOTE,

@@ -21,6 +21,7 @@ from guideway.server.cli.command import Command, Exit
 from guideway.server.cli.configured import read_config
 from guideway.server.cli.console import DIM, GREEN, RED, YELLOW, Console, write_json
 from guideway.server.config import Config
+from guideway.server.render import UNWELL, quoted_lines
 
 _EMPTY = "the inventory is empty: docs/configuration.md says how to describe what there is"
 _AT_ONCE = 32  # sockets and threads are bounded, however large the inventory
@@ -36,6 +37,10 @@ class Finding(Record):
     state: State | None = None
     reason: Reason | None = None
     output: str = ""
+
+    def explanation(self) -> str | None:
+        """Return what the service said where all is not well; None where all is."""
+        return (self.output or None) if self.reason is not None or self.state in UNWELL else None
 
     def to_json(self) -> dict[str, Any]:
         """Return the machine form."""
@@ -96,9 +101,8 @@ def show(console: Console, finding: Finding) -> None:
     console.line(
         verdict, f"{finding.kind:<8} {finding.name}", (f" ({finding.backend})", DIM), f": {reason}{finding.found}"
     )
-    if finding.reason is not None or finding.state is State.DEGRADED:
-        for line in finding.output.splitlines():
-            console.line((f"        | {line}", DIM))
+    for line in quoted_lines(finding.explanation()):
+        console.line((line, DIM))
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:

@@ -39,7 +39,7 @@ class StepList:
             case Containment():
                 pass
         self.line(*_colored(event))
-        if isinstance(event, Step) and event.outcome is not Outcome.OK:
+        if isinstance(event, Step):
             for line in output_lines(event):
                 self.line((line, DIM))
 

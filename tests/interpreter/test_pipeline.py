@@ -129,7 +129,7 @@ async def test_an_unknown_target_is_answered_with_the_nearest_allowed_name(world
         world.pipeline().admit('GET_STATUS "databse"\nPING "cache"\nPING "zzz"', READER)
     first, second, third = refused.value.diagnostics
     assert (first.code, first.help) == (Code.UNKNOWN_TARGET, "did you mean `database`?")
-    assert first.message == "`databse` is not a service of this inventory"
+    assert first.message == "this inventory has no service `databse`"
     assert second.help == "`cache` can be used with `GET_STATUS`, `IF_RUNNING`"  # and not with RESTART: no scope
     assert third.help is None
     assert third.expected == ('"api.internal"', '"silent.internal"')
