@@ -13,5 +13,5 @@ def test_a_failed_installation_says_what_npm_said(tmp_path: Path) -> None:
     (tmp_path / "package.json").write_text('{"name": "nothing", "private": true}')
     with pytest.raises(pytest.fail.Exception) as failed:
         install(tmp_path)  # npm wants a lock file
-    assert "package-lock.json" in str(failed.value)
     assert "EUSAGE" in str(failed.value)
+    assert "package-lock.json" in str(failed.value)
