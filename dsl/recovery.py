@@ -65,7 +65,11 @@ class Recovery(Cursor):
         return owed > 0
 
     def _synchronise(self) -> None:
-        """Go to the next token at which a statement or the end of a block can stand, or a CATCH that ends one."""
+        """Go to the next token at which a statement or the end of a block can stand, or a CATCH that ends one.
+
+        What may have been meant as a statement counts, and a character that a line begins with: each is a slip of
+        its own.
+        """
         looked = False
         while True:
             kind = self._token.lastindex
@@ -73,13 +77,42 @@ class Recovery(Cursor):
                 return
             if kind == WORD:
                 word = self._token[WORD]
-                if word in STARTS:
+                if word in STARTS or (word not in KEYWORDS and self._may_be_statement(word)):
                     return
                 if not self._settle(word) and word == "CATCH" and not looked:
                     if self._open_brace("TRY") is not None:
                         return
                     looked = True  # looking reads the whole text
+            elif kind == OTHER and self._begins():
+                return
             self._token = self._advance()
+
+    def _begins(self) -> bool:
+        """Say whether a statement would begin here: in a new line (no list goes on in it), or behind an operator."""
+        token = self._token
+        if self._follows(token, ","):
+            return False
+        return self._follows(token, ";", "&", "|") or "\n" in self._text[token.start() : self._span(token).start]
+
+    def _may_be_statement(self, word: str) -> bool:
+        """Say whether a word that is no keyword was meant to start a statement, and is no part of what is passed over.
+
+        It stands where a statement begins, has a name behind it, looks like a command: two of these must hold, so that
+        prose and lists stay one slip.
+        """
+        begins = self._begins()
+        named = self._peek().lastindex == NAME
+        if begins and named:
+            return True
+        return (begins or named) and self._looks_like_command(word)
+
+    def _looks_like_command(self, word: str) -> bool:
+        """Say whether a word is written as commands are, or is one in lower case: comparing letters would be slow."""
+        if word.isupper() and len(word) > 1:
+            return True
+        two = _TWO_WORDS.match(self._text, self._token.start(WORD))
+        meant = {word.upper(), f"{two[1]}_{two[2]}".upper() if two else ""}
+        return not STARTS.isdisjoint(meant)
 
     # Where a statement should stand
 
