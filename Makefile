@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null)
 
-.PHONY: help demo demo-model test lint fmt bench clean
+.PHONY: help demo demo-model test fuzz lint fmt bench clean
 
 help: ## list what can be done here
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -57,6 +57,11 @@ demo-model: $(VENV)/.model ## let a small model write programs, with the grammar
 
 test: $(VENV)/.dev lint ## install what the tests need, check the code, run every test
 	$(BIN)/python -m pytest
+
+fuzz: $(VENV)/.dev ## walk over the engines' masks twenty times as often as the tests do, each time otherwise
+	@export GUIDEWAY_WALKS=$${GUIDEWAY_WALKS:-100000} GUIDEWAY_SEED=$${GUIDEWAY_SEED:-$$RANDOM}; \
+	echo "GUIDEWAY_WALKS=$$GUIDEWAY_WALKS for each engine, from GUIDEWAY_SEED=$$GUIDEWAY_SEED"; \
+	$(BIN)/python -m pytest tests/engines/test_copies_walks.py -k walks_end
 
 lint: $(VENV)/.dev ## ruff, mypy strict, and that imports run one way
 	$(BIN)/ruff check .

@@ -4,7 +4,8 @@ Owns the protocol and the walks. Never knows an engine: each has a file of its o
 here reads a grammar; what is allowed is always the engine's own answer.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from random import Random
 from typing import Literal, Protocol
 
@@ -81,7 +82,23 @@ def accepts(start: Matcher, vocabulary: Vocabulary, text: bytes, random: Random 
     return all(matcher.accept(token) for token in vocabulary.split(text, random)) and matcher.is_complete()
 
 
-def walk(start: Matcher, vocabulary: Vocabulary, random: Random, *, most: int, stop: float = 0.5) -> bytes | None:
+@dataclass(frozen=True)
+class Homeward:
+    """From a number of tokens on, some tokens are drawn before others: those that lead towards the end of a text."""
+
+    after: int
+    tokens: Ids
+
+
+def walk(
+    start: Matcher,
+    vocabulary: Vocabulary,
+    random: Random,
+    *,
+    most: int,
+    stop: float = 0.5,
+    homeward: Homeward | None = None,
+) -> bytes | None:
     """Return a text that the engine lets a model write: each token drawn evenly from the engine's own mask.
 
     Where the text may end, it does with the chance `stop`, and always where nothing else is allowed. None: it did not
@@ -89,12 +106,15 @@ def walk(start: Matcher, vocabulary: Vocabulary, random: Random, *, most: int, s
     """
     matcher = start.copy()
     text = bytearray()
-    for _ in range(most):
+    for taken in range(most):
         allowed = matcher.mask()
         if matcher.is_complete() and (not allowed.size or random.random() < stop):
             return bytes(text)
         if not allowed.size:
             raise EngineFaultError(f"nothing is allowed after {bytes(text)!r}, and it may not end")
+        if homeward and taken >= homeward.after:
+            preferred = np.intersect1d(allowed, homeward.tokens, assume_unique=True)
+            allowed = preferred if preferred.size else allowed
         token = int(allowed[random.randrange(allowed.size)])
         if not matcher.accept(token):
             raise EngineFaultError(f"{vocabulary.tokens[token]!r} is allowed after {bytes(text)!r} and refused")
@@ -102,10 +122,12 @@ def walk(start: Matcher, vocabulary: Vocabulary, random: Random, *, most: int, s
     return bytes(text) if matcher.is_complete() else None
 
 
-def language(start: Matcher, vocabulary: Vocabulary, longest: int) -> Iterator[bytes]:
+def language(
+    start: Matcher, vocabulary: Vocabulary, longest: int, within: Callable[[bytes], bool] = lambda _: True
+) -> Iterator[bytes]:
     """Yield every text of at most so many tokens that the engine lets a model write, once for each way to split it.
 
-    Raises EngineFaultError.
+    What begins with a text that is not `within` is left out, and so is that text. Raises EngineFaultError.
     """
     open_ends = [(b"", start.copy(), longest)]
     while open_ends:
@@ -118,4 +140,5 @@ def language(start: Matcher, vocabulary: Vocabulary, longest: int) -> Iterator[b
             longer = matcher.copy()
             if not longer.accept(int(token)):
                 raise EngineFaultError(f"{vocabulary.tokens[token]!r} is allowed after {text!r} and refused")
-            open_ends.append((text + vocabulary.tokens[token], longer, left - 1))
+            if within(written := text + vocabulary.tokens[token]):
+                open_ends.append((written, longer, left - 1))
