@@ -22,12 +22,16 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from guideway.interpreter.drivers.base import BRING_BACK_SECONDS
 from guideway.server.grammar_route import grammar_route
 from guideway.server.stdio import Input, standard_input
 from guideway.server.tool import ToolServer
 
 PATH: Final = "/mcp"
 """Where the endpoint stands."""
+
+#: Seconds that a cancelled call has to end and to be answered: the drivers' own bound, and a little.
+_AFTER_CANCELLATION: Final = BRING_BACK_SECONDS + 3
 
 
 def require_loopback(host: str) -> None:
@@ -90,8 +94,10 @@ async def serve_http(
     """Serve HTTP until SIGINT or SIGTERM comes, or this task is cancelled; then stop in good order.
 
     ``port`` 0 takes a free one. The task status is given the endpoint's URL once it is listening. Calls that are
-    running when it is told to stop have ``grace`` seconds to end before they are cancelled; new ones are turned away.
-    A second signal does not wait. ``signals`` False leaves signals alone, for a server inside another program.
+    running when it is told to stop have ``grace`` seconds to end, then they are cancelled, and their clients are given
+    what they did until then; new ones are turned away. A second signal cancels them at once. A cancelled restart is
+    waited for while it brings back what it stopped; a third signal does not even wait for that. ``signals`` False
+    leaves signals alone, for a server inside another program.
 
     Raises ``ValueError`` for an address that is not loopback, ``OSError`` where it cannot be bound.
     """
@@ -113,12 +119,12 @@ async def serve_http(
                 timeout_graceful_shutdown=1,  # by then every call has ended or had its grace
             )
         )
-        stop = anyio.Event()
+        stop = _Stop()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_end, http, calls, stop, grace)
+            tasks.start_soon(_end, http, server, calls, stop, grace)
             tasks.start_soon(_tell_when_listening, http, f"http://{next(_authorities(host, port))}{PATH}", task_status)
             if signals:
-                tasks.start_soon(_stop_at_signal, http, stop)
+                tasks.start_soon(_stop_at_signals, stop)
             with anyio.CancelScope(shield=True):
                 await http.serve(sockets=[listener])
             tasks.cancel_scope.cancel()
@@ -149,7 +155,7 @@ class _Calls:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._running = 0
+        self.running = 0
         self._closing = False
         self._idle = anyio.Event()
 
@@ -159,22 +165,50 @@ class _Calls:
         elif self._closing:
             await PlainTextResponse("the server is stopping", 503)(scope, receive, send)
         else:
-            self._running += 1
+            self.running += 1
             try:
                 await self._app(scope, receive, send)
             except ClientDisconnect:
                 pass  # in the midst of its own request: nobody is left to answer
             finally:
-                self._running -= 1
-                if self._closing and not self._running:
+                self.running -= 1
+                if self._closing and not self.running:
                     self._idle.set()
 
-    async def drain(self, seconds: float) -> None:
-        """Return when no call is running, at the latest after some seconds."""
+    def turn_away(self) -> None:
+        """Let no new call begin."""
         self._closing = True
-        if self._running:
-            with anyio.move_on_after(seconds):
+        if not self.running:
+            self._idle.set()
+
+    async def drain(self, seconds: float, hurry: anyio.Event) -> None:
+        """Return when no call is running; at the latest after some seconds, or at an event."""
+        with anyio.move_on_after(seconds):
+            async with anyio.create_task_group() as tasks:
+
+                async def cut_short() -> None:
+                    await hurry.wait()
+                    tasks.cancel_scope.cancel()
+
+                tasks.start_soon(cut_short)
                 await self._idle.wait()
+                tasks.cancel_scope.cancel()
+
+
+class _Stop:
+    """What the signals ask for, more of it with each one: to stop, not to wait for calls, not to wait for anything."""
+
+    def __init__(self) -> None:
+        self.asked = anyio.Event()
+        self.at_once = anyio.Event()
+        self.whatever = anyio.Event()
+
+    def more(self) -> None:
+        """Ask for the next one."""
+        for event in (self.asked, self.at_once, self.whatever):
+            if not event.is_set():
+                event.set()
+                break
 
 
 class _Uvicorn(uvicorn.Server):
@@ -198,21 +232,25 @@ async def _tell_when_listening(http: _Uvicorn, url: str, task_status: TaskStatus
     task_status.started(url)
 
 
-async def _end(http: _Uvicorn, calls: _Calls, stop: anyio.Event, grace: float) -> None:
+async def _end(http: _Uvicorn, server: ToolServer, calls: _Calls, stop: _Stop, grace: float) -> None:
     """End the server when it is told to stop, or when this task is cancelled."""
     try:
-        await stop.wait()
+        await stop.asked.wait()
     finally:
         with anyio.CancelScope(shield=True):
-            await calls.drain(grace)
+            calls.turn_away()
+            await calls.drain(grace, stop.at_once)
+            with anyio.move_on_after(_AFTER_CANCELLATION):
+                while calls.running and not stop.whatever.is_set():
+                    server.cancel_calls()  # again: a request that was let in may only now have become a call
+                    await calls.drain(0.1, stop.whatever)
         http.should_exit = True
 
 
-async def _stop_at_signal(http: _Uvicorn, stop: anyio.Event) -> None:
+async def _stop_at_signals(stop: _Stop) -> None:
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
         async for _ in received:
-            http.force_exit = http.should_exit = stop.is_set()
-            stop.set()
+            stop.more()
 
 
 async def serve_stdio(server: ToolServer) -> None:

@@ -57,7 +57,8 @@ class ToolServer(Server[Any]):
 
     def __init__(self, pipeline: Pipeline, caller: Callable[[], Principal]) -> None:
         self.publisher = Publisher(pipeline, caller)
-        tool, resources = _Tool(pipeline, caller, self.publisher), Resources(self.publisher)
+        self._tool = tool = _Tool(pipeline, caller, self.publisher)
+        resources = Resources(self.publisher)
         # A caller who steps up must see the longer grammar at once, and nobody another caller's.
         fresh = CacheHint(ttl_ms=0, scope="private")
         super().__init__(
@@ -83,6 +84,10 @@ class ToolServer(Server[Any]):
         self.add_request_handler("tools/list", types.PaginatedRequestParams, tool.list_tools)
         self.add_request_handler("tools/call", types.CallToolRequestParams, tool.call)
 
+    def cancel_calls(self) -> None:
+        """Cancel every call that is running; each client is given the report of what its call did until then."""
+        self._tool.cancel_calls()
+
 
 def build_server(pipeline: Pipeline, caller: Callable[[], Principal]) -> ToolServer:
     """Return a server with the one tool. ``caller`` is asked at each request who is asking."""
@@ -96,6 +101,7 @@ class _Tool:
         self._publisher = publisher
         self._input_schema = input_schema(pipeline.limits)
         self._listed = Kept[tuple[frozenset[Scope], Inventory], dict[str, Any]](KEPT)
+        self._running = set[anyio.CancelScope]()
 
     async def list_tools(self, ctx: _Context, params: types.PaginatedRequestParams) -> dict[str, Any]:  # noqa: ARG002
         """Answer ``tools/list``: the tool as this caller may use it, or nothing."""
@@ -137,7 +143,7 @@ class _Tool:
         except ValidationError as error:
             return _result(_what_is_wrong(error), is_error=True)
         try:
-            report = await self._run(ctx, arguments.program)
+            report = await self._until_cancelled(ctx, arguments.program)
         except Exception as error:  # the SDK would put the exception's text on the wire
             _log.exception("a pipeline ended in an error of this program")
             raise MCPError(types.INTERNAL_ERROR, "Internal error") from error
@@ -145,10 +151,34 @@ class _Tool:
         shown = _result("\n".join(report_lines(report)), is_error=report.status not in _FINE)
         return shown | {"structuredContent": report.to_json()}
 
-    async def _run(self, ctx: _Context, program: str) -> Report:
-        """Run a program, and report progress to a client that asked for it. A disconnect cancels this task."""
+    def cancel_calls(self) -> None:
+        """Cancel every call that is running."""
+        for scope in self._running:
+            scope.cancel()
+
+    async def _until_cancelled(self, ctx: _Context, program: str) -> Report:
+        """Run a program; return its report, also where ``cancel_calls`` ended it.
+
+        A client's own cancellation is raised: it wants no answer.
+        """
+        ended: list[Report] = []
+        with anyio.CancelScope() as scope:
+            self._running.add(scope)
+            try:
+                await self._run(ctx, program, ended.append)
+            finally:
+                self._running.remove(scope)
+        [report] = ended
+        return report
+
+    async def _run(self, ctx: _Context, program: str, end: Callable[[Report], None]) -> None:
+        """Run a program, and report progress to a client that asked for it; ``end`` is given the report in any case.
+
+        A disconnect cancels this task.
+        """
         if ctx.meta is None or "progress_token" not in ctx.meta:
-            return await self._pipeline.run(program, self._caller())
+            end(await self._pipeline.run(program, self._caller(), on_cancel=end))
+            return
         # An observer must not wait, so the events lie in a stream until the client has taken them; there are at most
         # three for each command of a program. Nor may it raise: the stream is whole until the pipeline has ended, also
         # where ``tell`` was cancelled first.
@@ -164,8 +194,8 @@ class _Tool:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(tell)
                 with send:
-                    report = await self._pipeline.run(program, self._caller(), observe=send.send_nowait)
-        return report
+                    observe = send.send_nowait
+                    end(await self._pipeline.run(program, self._caller(), observe=observe, on_cancel=end))
 
 
 def _what_is_wrong(error: ValidationError) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 PLACE = Path(__file__).parents[1] / "node"
 
-_LAST_LINES = 100  # npm writes its reason above a page of usage
+_LAST_LINES = 150  # npm writes its reason above a page of usage
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 

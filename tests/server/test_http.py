@@ -4,11 +4,15 @@ import json
 import signal
 import socket
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import anyio
 import httpx2
+import mcp_types as types
 import pytest
 from mcp import Client
 
@@ -182,35 +186,105 @@ async def test_a_server_that_is_told_to_stop_lets_calls_end(world: World, era: E
 
 
 @eras
-async def test_a_call_that_outlives_the_grace_is_cancelled(world: World, era: Era) -> None:
+@pytest.mark.parametrize("progress", [True, False])
+async def test_a_call_that_outlives_the_grace_is_cancelled(
+    world: World, era: Era, progress: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its client has the report of what was done until then, and nothing is logged as an error."""
     assert world.stuck.behaviour is Behaviour.NEVER_STOPS
+    results = []
     with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks, world.serving() as url:
 
-            async def lose() -> None:
-                with pytest.raises(Exception):  # noqa: B017, PT011  # how a client is told differs by era
-                    async with Client(url, mode=era) as client:
-                        await client.call_tool(TOOL_NAME, {"program": 'RESTART "stuck"'})
+            async def call() -> None:
+                async with Client(url, mode=era) as client:
+                    await client.list_tools()
+                    options: Any = {"progress_callback": ignored} if progress else {}
+                    results.append(await client.call_tool(TOOL_NAME, {"program": 'RESTART "stuck"'}, **options))
 
-            tasks.start_soon(lose)
+            tasks.start_soon(call)
             while "restart" not in world.stuck.calls:
                 await anyio.sleep(0.01)
-        assert "start" in world.stuck.calls, "it was cancelled"
+    [result] = results
+    assert_cancelled(result)
+    assert "start" in world.stuck.calls, "it was cancelled"
+    assert "ERROR" not in caplog.text
+    assert "Traceback" not in caplog.text
+
+
+def assert_cancelled(result: types.CallToolResult) -> None:
+    """Hold the result of a call that the server cancelled."""
+    assert result.is_error
+    report = result.structured_content
+    assert report["status"] == "cancelled"
+    assert [(step["command"], step["outcome"]) for step in report["steps"]] == [("RESTART", "cancelled")]
+
+
+async def ignored(progress: float, total: float | None, message: str | None) -> None:
+    """Take progress, so that it is sent."""
+
+
+@contextmanager
+def serving_by_command(world: World, folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Serve HTTP by ``guideway serve``; give the process and the URL."""
+    stdio = world.command(folder)
+    command = [stdio.command, *stdio.args, "--http", "127.0.0.1:0", "--json"]
+    command.remove("--stdio")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            told = ""
+            while not told.endswith("}\n") and (line := server.stdout.readline()):
+                told += line
+            yield server, json.loads(told)["url"]
+        finally:
+            server.kill()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_the_server_in_good_order(world: World, tmp_path: Path, number: signal.Signals) -> None:
-    stdio = world.command(tmp_path)
-    command = [stdio.command, *stdio.args, "--http", "127.0.0.1:0", "--json"]
-    command.remove("--stdio")
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        told = ""
-        while not told.endswith("}\n") and (line := server.stdout.readline()):
-            told += line
-        url = httpx2.URL(json.loads(told)["url"])
+    with serving_by_command(world, tmp_path) as (server, address):
+        url = httpx2.URL(address)
         with socket.create_connection((url.host, url.port or 0)):  # an idle connection keeps nothing up
             server.send_signal(number)
             _, said = server.communicate(timeout=30)
     assert server.returncode == 0, said
     assert "Traceback" not in said
+
+
+@eras
+@pytest.mark.parametrize(
+    "numbers", list(product([signal.SIGINT, signal.SIGTERM], repeat=2)), ids=lambda both: "-".join(n.name for n in both)
+)
+async def test_a_second_signal_does_not_wait_for_calls(
+    world: World, tmp_path: Path, era: Era, numbers: tuple[signal.Signals, signal.Signals]
+) -> None:
+    first, second = numbers
+    running = anyio.Event()
+    results = []
+
+    async def runs(progress: float, total: float | None, message: str | None) -> None:  # noqa: ARG001
+        running.set()
+
+    with serving_by_command(world, tmp_path) as (server, url):
+
+        async def call() -> None:
+            async with Client(url, mode=era) as client:
+                await client.list_tools()
+                arguments = {"program": 'RESTART "stuck"'}
+                results.append(await client.call_tool(TOOL_NAME, arguments, progress_callback=runs))
+
+        with anyio.fail_after(25):  # its own deadline would end the restart after 30 s, as failed
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(call)
+                await running.wait()
+                server.send_signal(first)
+                while (await post(url, OPENINGS[era])).status_code != 503:
+                    await anyio.sleep(0.01)
+                assert not results, "the call has its grace"
+                server.send_signal(second)
+        _, said = server.communicate(timeout=30)
+    assert_cancelled(results[0])
+    assert server.returncode == 0, said
+    assert "Traceback" not in said
+    assert "ERROR" not in said
