@@ -4,6 +4,7 @@ Owns where the file is looked for, whom it is trusted from, and how its mistakes
 line and key. It makes nothing: putting parts together is ``wiring``'s.
 """
 
+import codecs
 import os
 import stat
 import tomllib
@@ -186,9 +187,9 @@ def _read(path: Path) -> str:
     if len(content) > MOST_BYTES:
         raise ConfigError(path, [Problem(f"is larger than {MOST_BYTES:,} bytes")])
     try:
-        return content.decode("utf-8").replace("\r\n", "\n")
+        return content.removeprefix(codecs.BOM_UTF8).decode("utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
+        line = error.object.count(b"\n", 0, error.start) + 1
         raise ConfigError(path, [Problem("is not UTF-8", line)]) from None
 
 
@@ -224,11 +225,12 @@ class _Reader:
         document = self._check(_Document, self._raw, ())
         hosts = self._hosts(document.hosts if document else _tables(self._raw.get("hosts")))
         services = self._services(document.services if document else _tables(self._raw.get("services")))
-        if document is not None:
-            for name in document.callers:
+        caller, callers = self._raw.get("caller"), self._raw.get("callers", {})
+        if isinstance(callers, dict):
+            for name in callers:
                 self._require_name(("callers", name))
-            if document.caller is not None and document.caller not in document.callers:
-                self._choose(("caller",), document.caller, document.callers, "is not a caller")
+            if isinstance(caller, str) and caller not in callers:
+                self._choose(("caller",), caller, callers, "is not a caller")
         if self._problems or document is None:
             raise ConfigError(self._path, self._told())
         return _config(self._path, document, hosts, services)

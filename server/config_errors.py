@@ -3,6 +3,7 @@
 Rules for messages as for programs: lower case, no full stop, what the file says in backticks.
 """
 
+import bisect
 import re
 import tomllib
 import typing
@@ -35,6 +36,14 @@ _BOUNDS: Final = {
     "greater_than_equal": ("ge", "must be at least"),
     "less_than": ("lt", "must be less than"),
     "less_than_equal": ("le", "must be at most"),
+}
+_NO_QUOTE: Final = 'Expected "\'"'
+_UNCLOSED: Final = {  # what ``tomllib`` says of a string that does not end, and what it ends with
+    "Illegal character '\\n'": 'end it with `"` on its line',
+    "Unterminated string": 'end it with what it begins with: `"` or three of them',
+    "Found invalid character '\\n'": "end it with `'` on its line",
+    _NO_QUOTE: "end it with `'` on its line",
+    "Expected \"'''\"": "end it with the three `'` that it begins with",
 }
 
 
@@ -70,10 +79,22 @@ class ConfigError(Exception):
 def syntax_problem(error: tomllib.TOMLDecodeError, text: str) -> Problem:
     """Return what ``tomllib`` says, with the line taken out of its words (it has no other place for it in 3.11)."""
     what, _, where = str(error).rpartition(" (at ")
-    line = re.match(r"line (\d+)", where)
-    return Problem(
-        f"is not TOML: {what[:1].lower()}{what[1:]}", int(line[1]) if line else text.rstrip("\n").count("\n") + 1
-    )
+    found = re.match(r"line (\d+)", where)
+    line = int(found[1]) if found else text.rstrip("\n").count("\n") + 1
+    if what == _NO_QUOTE:  # found missing at the end of the document, and it is missing on one line
+        line = bisect.bisect_left(range(line), True, key=lambda more: _lacks_a_quote(text, more + 1)) + 1
+    if what in _UNCLOSED:
+        return Problem("is not TOML: a string never closes", line, help=_UNCLOSED[what])
+    return Problem(f"is not TOML: {what[:1].lower()}{what[1:]}", line)
+
+
+def _lacks_a_quote(text: str, lines: int) -> bool:
+    """Say whether the first lines of a text leave a string in single quotes open."""
+    try:
+        tomllib.loads("\n".join(text.split("\n", lines)[:lines]))
+    except tomllib.TOMLDecodeError as error:
+        return str(error).startswith(_NO_QUOTE)
+    return False
 
 
 def explain(error: ErrorDetails, model: type[BaseModel], also: Iterable[str] = ()) -> tuple[str, str | None]:
@@ -87,7 +108,7 @@ def explain(error: ErrorDetails, model: type[BaseModel], also: Iterable[str] = (
         return f"cannot be `{error['input']}`", suggestion(str(error["input"]), allowed)
     if kind in _BOUNDS:
         bound, words = _BOUNDS[kind]
-        return f"{words} {context[bound]:,g}".removesuffix(".0"), None
+        return f"{words} {context[bound]:,}".removesuffix(".0"), None
     if kind == "value_error":
         return str(context["error"]), None
     words = error["msg"]

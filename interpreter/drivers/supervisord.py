@@ -69,6 +69,9 @@ _FAULTS = {
     _Code.SPAWN_ERROR: (Reason.START_FAILED, "it could not be started, or ended before it counted as started"),
 }
 
+_NO_PASSWORDS = (
+    "passwords are not supported yet: use a `unix_http_server` without one, whose `chmod` and `chown` let this user in"
+)
 _NO_XML_RPC = "what answers at the socket does not speak XML-RPC"
 
 # What XML 1.0 cannot hold. supervisord writes a log's bytes into its answer as they are, colours and all: they travel
@@ -219,7 +222,7 @@ class SupervisordDriver:
             case 200:
                 return bytes(answer)
             case 401 | 403:
-                raise Fault(Reason.NO_PERMISSION, "supervisord asks for a password, and none is configured")
+                raise Fault(Reason.NO_PERMISSION, f"supervisord asks for a password; {_NO_PASSWORDS}")
             case 500:
                 raise _BrokeDown(Reason.UNKNOWN, "supervisord met an internal error; its own log says which")
             case _:
@@ -270,7 +273,9 @@ def _whole_path(path: Path) -> Path:
 def _loopback(text: str) -> str:
     parts = urlsplit(text)
     plain = parts.scheme == "http" and parts.port and parts.path in {"", "/"} and not parts.query and not parts.fragment
-    if not plain or parts.username is not None or parts.hostname not in {"127.0.0.1", "::1", "localhost"}:
+    if parts.username is not None:
+        raise ValueError(f"cannot hold a user and a password; {_NO_PASSWORDS}")
+    if not plain or parts.hostname not in {"127.0.0.1", "::1", "localhost"}:
         raise ValueError("must be http://127.0.0.1:PORT: supervisord's protocol is not encrypted")
     return text.rstrip("/")
 

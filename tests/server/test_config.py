@@ -85,6 +85,11 @@ def test_an_empty_file_says_what_no_file_says(file: Path) -> None:
     assert wiring.caller(read(file, "")) == wiring.NOBODY
 
 
+def test_a_byte_order_mark_counts_for_nothing(file: Path) -> None:
+    file.write_bytes(b"\xef\xbb\xbf" + WHOLE.encode())
+    assert load(file).caller == "operator"
+
+
 def test_a_caller_without_scopes_has_none(file: Path) -> None:
     config = read(file, WHOLE)
     assert wiring.caller(config, "idle").scopes == frozenset()
@@ -146,6 +151,25 @@ def test_a_mistake_is_told_where_it_stands(file: Path, text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read(file, text)
     assert str(caught.value).split("\n") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "end"),
+    [
+        ('caller = "me\nx = 1\n', 1, '`"` on'),
+        ('caller = "me', 1, '`"` or'),
+        ("a = 1\ncaller = 'me\nx = 1\n", 2, "`'` on"),
+        ("caller = 'me\nx = 'y'\n", 1, "`'` on"),
+        ('a = """\n\'\n"""\nb = [\'x\', \'y\n]\n# all\n', 4, "`'` on"),
+    ],
+)
+def test_a_string_that_never_closes_is_told_on_its_line(file: Path, text: str, line: int, end: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(file, text)
+    (problem,) = caught.value.problems
+    assert (problem.message, problem.line) == ("is not TOML: a string never closes", line)
+    assert problem.help is not None
+    assert end in problem.help
 
 
 @pytest.mark.parametrize(
