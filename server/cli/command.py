@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Any, NoReturn
 
 from guideway.dsl.record import Record
+from guideway.dsl.recovery import nearest
 from guideway.server.cli.console import clean
 
 
@@ -91,7 +92,10 @@ class Parser(argparse.ArgumentParser):
         super().__init__(formatter_class=Formatter, allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
-        raise Complaint(clean(message), help=f"{self.prog} --help")
+        _, unknown, rest = message.partition("unrecognized arguments: ")
+        flags = [flag for action in self._actions for flag in action.option_strings]
+        near = nearest(rest.split("=")[0].split()[0], flags) if unknown and rest.startswith("--") else None
+        raise Complaint(clean(message), help=f"did you mean `{near}`?" if near else f"{self.prog} --help")
 
 
 def add_configuration(parser: argparse.ArgumentParser) -> None:

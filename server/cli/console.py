@@ -15,6 +15,9 @@ GREEN: Final = "32"
 YELLOW: Final = "33"
 CYAN: Final = "36"
 
+#: Takes back the line that was written last and has no end yet.
+BACK_AND_CLEAR: Final = "\r\x1b[K"
+
 #: A stretch of text, or one with its colour.
 Span = str | tuple[str, str]
 

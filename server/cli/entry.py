@@ -24,6 +24,9 @@ COMMANDS = {
 }
 
 
+_OPTIONS = ("--config", "--as", "--json", "--color")  # what many commands take; here only to say where they stand
+
+
 def load(name: str) -> Command:
     """Return a command of ``COMMANDS``."""
     command: Command = import_module(f"guideway.server.cli.{name}").COMMAND
@@ -68,7 +71,11 @@ def _without_command(name: str) -> int:
     if name in ("-V", "--version"):
         Console().line(f"guideway {__version__}")
         return Exit.OK
-    near = nearest(name, COMMANDS)
+    if name.partition("=")[0] in _OPTIONS:
+        raise Complaint(
+            f"`{clean(name.partition('=')[0])}` stands behind the command", help=f"guideway COMMAND {clean(name)} …"
+        )
+    near = nearest(name, ("--version", "--help", *_OPTIONS) if name.startswith("-") else COMMANDS)
     what = "option" if name.startswith("-") else "command"
     raise Complaint(
         f"guideway has no {what} `{clean(name)}`", help=f"did you mean `{near}`?" if near else "guideway --help"

@@ -10,7 +10,7 @@ from guideway.dsl.errors import Code, Diagnostic, Refusal
 from guideway.dsl.parser import DEFAULT_LIMITS
 from guideway.dsl.source import Source, Span
 from guideway.server.cli.command import Complaint
-from guideway.server.cli.console import clean
+from guideway.server.cli.console import Console, clean
 
 STDIN = "-"
 
@@ -23,6 +23,9 @@ def read_program(path: str, *, most: int = DEFAULT_LIMITS.bytes, name: str | Non
     name = clean(name or path)
     try:
         if path == STDIN:
+            if sys.stdin.isatty():
+                Console(error=True).line("reading a program from the terminal; Ctrl-D on an empty line ends it")
+                sys.stderr.flush()
             content = sys.stdin.buffer.read(most + 1)
             size = None
         else:

@@ -16,6 +16,8 @@ from guideway.server.cli.console import BOLD, CYAN, GREEN, RED, Console, clean, 
 from guideway.server.cli.files import STDIN, read_program
 from guideway.server.cli.refusals import say_refusal
 
+_READ_ONLY = "`chmod u+w` it, or read `guideway fmt --diff`"
+
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -74,6 +76,8 @@ def _say(outcome: _Outcome, path: str, options: argparse.Namespace, console: Con
         say_refusal(errors, outcome.error)
     elif outcome.error is not None:
         errors.line(("error: ", RED), str(outcome.error))
+        if outcome.error.help:
+            errors.line(f"  help: {outcome.error.help}")
     elif options.diff:
         _show_diff(console, outcome)
     elif path == STDIN and not options.check:
@@ -114,6 +118,8 @@ def _replace(path: str, text: str) -> None:
         before = os.stat(target)
         if not stat.S_ISREG(before.st_mode):
             raise Complaint(f"cannot write `{clean(path)}`: it is no plain file", code="file", file=path)
+        if not before.st_mode & 0o222:  # to take its place asks no permission of the file itself
+            raise Complaint(f"cannot write `{clean(path)}`: it is read-only", code="file", help=_READ_ONLY, file=path)
         # O_EXCL: the name could be a trap that somebody laid in a shared folder.
         handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:

@@ -62,6 +62,7 @@ async def _execute(pipeline: Pipeline, source: Source, caller: Principal, steps:
             task_status.started()
             async for number in numbers:
                 received.append(number)
+                steps.cancelling()
                 tasks.cancel_scope.cancel()
                 return  # a second signal finds no receiver and ends the process at once
 
@@ -95,8 +96,9 @@ def _exit_code(report: Report) -> Exit:
 COMMAND = Command(
     summary="run a program here",
     description="Run a program on this machine's inventory, by the same checks as the server. Each step is\n"
-    "shown as it happens. Ctrl-C cancels: a restart under way still asks for the start, and nothing\n"
-    "is left half-done.",
+    "shown as it happens. Ctrl-C cancels: a restart under way still asks for the start, which takes at\n"
+    "most twelve seconds. A service that does not stop in that time ends up stopped, and the log says so.\n"
+    "A second Ctrl-C does not wait.",
     examples=(
         "guideway run restart.diag",
         "guideway run --json --as reader look.diag",

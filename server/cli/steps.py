@@ -10,11 +10,10 @@ from typing import Final
 import anyio
 
 from guideway.interpreter.results import Containment, Event, Outcome, Step
-from guideway.server.cli.console import BOLD, DIM, GREEN, RED, YELLOW, Console, Span, is_lively
+from guideway.server.cli.console import BACK_AND_CLEAR, BOLD, DIM, GREEN, RED, YELLOW, Console, Span, is_lively
 from guideway.server.render import event_line, output_lines
 
 _COLORS: Final = {Outcome.OK: GREEN, Outcome.FAILED: RED, Outcome.RUNNING: DIM}
-_BACK_AND_CLEAR: Final = "\r\x1b[K"
 
 
 class StepList:
@@ -47,7 +46,13 @@ class StepList:
         """Write a line of its own, in the place of the one that lives."""
         if self._quiet:
             return
-        self._write((_BACK_AND_CLEAR if self._lives else "") + self._console.spans(*spans) + "\n")
+        self._write((BACK_AND_CLEAR if self._lives else "") + self._console.spans(*spans) + "\n")
+
+    def cancelling(self) -> None:
+        """Say that a signal was heard, where somebody watches: a restart under way takes its time to be given up."""
+        if self._lives:
+            self.line(("cancelling: a restart under way still asks for the start", YELLOW))
+            self._running = None  # what else is written meanwhile finds an empty line
 
     async def live(self) -> None:
         """Keep the time beside the running step, until it is cancelled."""
@@ -64,7 +69,7 @@ class StepList:
         except OSError:
             columns = 80
         # A line that wraps could not be taken back.
-        self._write(_BACK_AND_CLEAR + self._console.spans((line[: max(columns - 1, 1)], DIM)))
+        self._write(BACK_AND_CLEAR + self._console.spans((line[: max(columns - 1, 1)], DIM)))
 
     def _write(self, text: str) -> None:
         try:

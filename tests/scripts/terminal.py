@@ -20,6 +20,12 @@ CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 COLOR = re.compile(r"\x1b\[[0-9;]+m")
 PATIENCE = 60.0  # seconds; a busy machine is slow, and nothing here waits this long on one that is not
 
+_GUIDEWAY = "from guideway.server.cli import main; sys.exit(main())"
+_ON_ITS_TERMINAL = """
+import fcntl, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+"""
+
 
 class Terminal:
     """What a command wrote to its terminal so far is ``screen``, control sequences and all."""
@@ -59,12 +65,14 @@ class Terminal:
 
 
 @contextmanager
-def on_terminal(arguments: Sequence[str], folder: Path, *, columns: int = 80, **variables: str) -> Iterator[Terminal]:
-    """Run ``guideway`` on a terminal of its own."""
+def on_terminal(
+    arguments: Sequence[str], folder: Path, *, columns: int = 80, program: str = _GUIDEWAY, **variables: str
+) -> Iterator[Terminal]:
+    """Run ``guideway``, or another program in Python, on a terminal of its own."""
     master, slave = os.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = subprocess.Popen(
-        [sys.executable, "-c", _ON_ITS_TERMINAL, *arguments],
+        [sys.executable, "-c", _ON_ITS_TERMINAL + program, *arguments],
         cwd=folder,
         env={**environment(folder), **variables},
         stdin=slave,
@@ -80,11 +88,3 @@ def on_terminal(arguments: Sequence[str], folder: Path, *, columns: int = 80, **
             process.send_signal(signal.SIGKILL)
         process.wait()
         os.close(master)
-
-
-_ON_ITS_TERMINAL = """
-import fcntl, sys, termios
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-from guideway.server.cli import main
-sys.exit(main())
-"""

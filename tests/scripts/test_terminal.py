@@ -84,6 +84,7 @@ def test_ctrl_c_cancels_and_says_what_was_done(folder: Path) -> None:
         assert terminal.wait_for_end() == 130
     seen = CONTROL.sub("", terminal.screen)
     assert ' 1 ok        PING "api.internal"' in seen
+    assert "\rcancelling: a restart under way still asks for the start\r\n" in seen
     assert ' 2 cancelled RESTART "slow"' in seen
     assert "cancelled: 2 steps" in seen
     assert "Traceback" not in seen
@@ -160,3 +161,21 @@ def test_ctrl_c_amid_a_real_restart_leaves_the_service_running(tmp_path: Path) -
             assert terminal.wait_for_end() in (130, 0)  # 0: the restart was quicker than the key
         made.wait_until("database", "RUNNING")
         assert made.pid("database") not in (0, before) or "cancelled" in terminal.screen
+
+
+def test_a_program_that_is_typed_is_asked_for(folder: Path) -> None:
+    with on_terminal(["run", "-"], folder) as terminal:
+        terminal.wait_for("reading a program from the terminal; Ctrl-D")
+        terminal.type('PING "api.internal"\n\x04')
+        assert terminal.wait_for_end() == 0
+    assert "completed: 1 step" in terminal.screen
+
+
+def test_a_log_line_stands_alone_amid_a_running_step(folder: Path) -> None:
+    code = (
+        "import logging, sys; from guideway.server.cli.logs import show_log; show_log();"
+        "sys.stdout.write('1 running'); sys.stdout.flush(); logging.getLogger('x').warning('still stopping')"
+    )
+    with on_terminal([code], folder, program="exec(sys.argv[1])") as terminal:
+        assert terminal.wait_for_end() == 0
+    assert "1 running\r\x1b[KWARNING x: still stopping\r\n" in terminal.screen
