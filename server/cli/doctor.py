@@ -7,7 +7,7 @@ that nothing here loads a third-party package before it was seen to be installed
 import argparse
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from importlib import metadata
 from typing import TYPE_CHECKING
@@ -31,11 +31,31 @@ class Grade(StrEnum):
 
 
 _MENDS = {
-    "no_answer": "start it, or mend its address in guideway.toml",
+    "no_answer": "if it should be up: start it, or mend its address in guideway.toml",
+    "cannot_probe": "this says nothing about the host: mend what keeps the probe from being sent",
     "unreachable": "start the service manager, or mend its address in guideway.toml",
     "not_found": "mend the name that the service manager knows it by in guideway.toml",
     "no_permission": "run guideway as a user who may use it",
     "timed_out": "find out why it does not answer, or give it longer",
+}
+# Where the message says more than the reason does: the first that it holds counts.
+_MENDS_BY_MESSAGE = {
+    "does not resolve": "mend the name in guideway.toml, or this machine's name resolution",
+    "the answer was HTTP": "it is up: look into its own log, or name the status that it should have as `status`",
+    "no HTTP answer came": "it is up: mend scheme and port of `url`, or use the probe `tcp`",
+    "is not supervisord": "`socket` or `url` in guideway.toml leads to something else: name supervisord's own",
+    "does not speak": "`socket` or `url` in guideway.toml leads to something else: name supervisord's own",
+    "asks for a password": "name a `socket` that asks for none",
+}
+# How a file of configuration is mended that could not be read at all; what is wrong within one says so itself.
+_FILE_MENDS = {
+    "no such file or directory": "name a file that is there with --config, or in GUIDEWAY_CONFIG",
+    "is a directory": "name the file in it",
+    "permission denied": "let this user read it, or run guideway as one who may",
+    "can be written by anybody": "take that right away, as it says: whoever writes it decides what is restarted",
+    "belongs to user": "read it first: whoever owns it decides what is restarted",
+    "is not UTF-8": "save it as UTF-8",
+    "is not TOML": "mend the line; https://toml.io shows how TOML is written",
 }
 _COLORS = {Grade.OK: GREEN, Grade.NOTE: YELLOW, Grade.WRONG: RED}
 
@@ -128,14 +148,14 @@ def _configuration(options: argparse.Namespace) -> Iterator[Finding]:
         config = read_config(options)
     except Complaint as complaint:
         for line in str(complaint).split("\n"):
-            yield Finding(Grade.WRONG, "configuration", line, "docs/configuration.md lists every key")
+            yield Finding(Grade.WRONG, "configuration", line, _mend(line, _FILE_MENDS) or "mend the line that it names")
         return
     if config.path is None:
         yield Finding(
             Grade.WRONG,
             "configuration",
             "there is no guideway.toml in this folder, in the user's configuration folder, or in /etc/guideway",
-            "write one (docs/configuration.md begins with one), or name one with --config",
+            "write one, or name one with --config; `guideway demo --keep` prints the path of one to begin with",
         )
         return
     yield Finding(Grade.OK, "configuration", f"{config.path} is valid")
@@ -152,6 +172,10 @@ def _configuration(options: argparse.Namespace) -> Iterator[Finding]:
     yield from _inventory(config)
 
 
+def _mend(message: str, mends: Mapping[str, str]) -> str | None:
+    return next((mend for words, mend in mends.items() if words in message), None)
+
+
 def _inventory(config: "Config") -> Iterator[Finding]:
     """Ask each host and service once, and say whether ICMP may be sent."""
     import anyio  # noqa: PLC0415  # see above
@@ -165,13 +189,14 @@ def _inventory(config: "Config") -> Iterator[Finding]:
         if one.reason is None:
             yield Finding(Grade.OK, about, one.found, untrusted_output=one.explanation())
         else:
-            yield Finding(Grade.WRONG, about, f"{one.reason}: {one.found}", _MENDS.get(one.reason), one.explanation())
+            mend = _mend(one.found, _MENDS_BY_MESSAGE) or _MENDS.get(one.reason)
+            yield Finding(Grade.WRONG, about, f"{one.reason}: {one.found}", mend, one.explanation())
     if not found:
         yield Finding(
             Grade.NOTE,
             "inventory",
             "it is empty: programs can name nothing",
-            "describe what there is: docs/configuration.md",
+            "name hosts and services as [hosts.NAME] and [services.NAME] in guideway.toml",
         )
     yield anyio.run(_icmp, config)
 

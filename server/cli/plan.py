@@ -19,7 +19,7 @@ from guideway.server.cli.command import Command, Exit, add_configuration
 from guideway.server.cli.configured import explain_nobody, read_caller, read_config
 from guideway.server.cli.console import BOLD, GREEN, RED, Console, write_json
 from guideway.server.cli.files import read_program
-from guideway.server.cli.refusals import say_refusal
+from guideway.server.cli.refusals import say_refusal, say_warnings
 
 _KINDS = {Target.HOST: "host", Target.SERVICE: "service", Target.RESTARTABLE: "service"}
 
@@ -76,6 +76,7 @@ class _Plan(Record):
                 "seconds": self.seconds,
                 "pipeline_seconds": pipeline.deadlines.pipeline,
             },
+            "warnings": [one.to_json(self.source) for one in self.analysis.warnings],
             "refusal": self.refusal and self.refusal.to_json(),
         }
 
@@ -102,8 +103,9 @@ def _run(options: argparse.Namespace) -> int:
         write_json(plan.to_json(caller, pipeline))
     else:
         _show(console, plan, pipeline, caller)
+        console.stream.flush()
+        say_warnings(errors, plan.source, plan.analysis.warnings)
         if plan.refusal is not None:
-            console.stream.flush()
             say_refusal(errors, plan.refusal, explain_nobody(config, caller))
     return Exit.OK if plan.refusal is None else Exit.REFUSED
 

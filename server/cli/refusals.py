@@ -1,8 +1,15 @@
-"""A refusal, drawn for a person."""
+"""A refusal and warnings, drawn for a person."""
 
-from guideway.dsl.errors import Refusal, draw
+from guideway.dsl.errors import Diagnostic, Refusal, draw
 from guideway.dsl.scopes import scope_list
-from guideway.server.cli.console import BOLD, CYAN, RED, Console
+from guideway.dsl.source import Source
+from guideway.server.cli.console import BOLD, CYAN, RED, YELLOW, Console
+
+
+def say_warnings(console: Console, source: Source, warnings: tuple[Diagnostic, ...]) -> None:
+    """Write what is right in a program, and easy to misread."""
+    for one in warnings:
+        console.drawing(draw(one, source, severity="warning"), YELLOW)
 
 
 def say_refusal(console: Console, refusal: Refusal, note: str | None = None) -> None:

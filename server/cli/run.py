@@ -8,7 +8,9 @@ from typing import Final
 import anyio
 from anyio.abc import TaskStatus
 
+from guideway.dsl.analysis import analyze
 from guideway.dsl.errors import Code, Refusal
+from guideway.dsl.parser import Limits, parse
 from guideway.dsl.source import Source
 from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.principal import Principal
@@ -18,7 +20,7 @@ from guideway.server.cli.command import Command, Exit, add_configuration
 from guideway.server.cli.configured import explain_nobody, read_caller, read_config
 from guideway.server.cli.console import BOLD, GREEN, RED, Console, write_json
 from guideway.server.cli.files import read_program
-from guideway.server.cli.refusals import say_refusal
+from guideway.server.cli.refusals import say_refusal, say_warnings
 from guideway.server.cli.steps import StepList
 from guideway.server.render import summary_line
 
@@ -35,9 +37,12 @@ def _run(options: argparse.Namespace) -> int:
     caller = read_caller(options, config)
     console, errors = Console(options.color), Console(options.color, error=True)
     steps = StepList(console, quiet=options.json)
+    pipeline = wiring.build(config)
     try:
         source = read_program(options.file, most=config.limits.bytes)
-        report, number = anyio.run(_execute, wiring.build(config), source, caller, steps)
+        if not options.json:
+            _warn(errors, source, pipeline.limits)
+        report, number = anyio.run(_execute, pipeline, source, caller, steps)
     except Refusal as refusal:  # the file itself: the pipeline's refusals come in its report
         started = datetime.now(UTC).isoformat(timespec="milliseconds")
         report, number = Report("", Status.REFUSED, (), (), None, {}, started, 0.0, refusal), None
@@ -50,6 +55,14 @@ def _run(options: argparse.Namespace) -> int:
         fine = report.status in (Status.COMPLETED, Status.CONTAINED)
         steps.line((summary_line(report), f"{BOLD};{GREEN if fine else RED}"))
     return 128 + number if number else _exit_code(report)
+
+
+def _warn(errors: Console, source: Source, limits: Limits) -> None:
+    try:
+        say_warnings(errors, source, analyze(parse(source.text, name=source.name, limits=limits)).warnings)
+    except Refusal:  # the pipeline says it, in its report
+        return
+    errors.stream.flush()
 
 
 async def _execute(pipeline: Pipeline, source: Source, caller: Principal, steps: StepList) -> tuple[Report, int | None]:
