@@ -5,11 +5,10 @@ Importing this package loads neither Lark nor the grammar file; the first questi
 
 from guideway.grammar.copies import GrammarCopy, copy_for, published_grammar
 from guideway.grammar.dialects import DIALECTS
-from guideway.grammar.dialects.regex import TooLarge
 from guideway.grammar.names import Form
 from guideway.grammar.requests import READS, Engine, request_for
-from guideway.grammar.spell import FINITE, Layout, Shape
-from guideway.grammar.trim import NoGrammar, trim
+from guideway.grammar.spell import FINITE, Layout, Shape, TooLarge
+from guideway.grammar.trim import NoGrammar, NothingToName, trim
 from guideway.grammar.wrap import Wrap
 
 __all__ = [
@@ -21,6 +20,7 @@ __all__ = [
     "GrammarCopy",
     "Layout",
     "NoGrammar",
+    "NothingToName",
     "Shape",
     "TooLarge",
     "Wrap",

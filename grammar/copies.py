@@ -11,12 +11,11 @@ from guideway.dsl.ast import Target
 from guideway.dsl.parser import DEFAULT_LIMITS, Limits
 from guideway.dsl.scopes import PROGRAM_SCOPES, Scope, scope_list
 from guideway.grammar.dialects import Published, dialect_of
-from guideway.grammar.dialects.regex import TooLarge
 from guideway.grammar.fit import fit
 from guideway.grammar.measure import longest, way_out
 from guideway.grammar.model import Grammar, Paragraph
 from guideway.grammar.names import Form
-from guideway.grammar.spell import FINITE, Layout, Shape
+from guideway.grammar.spell import FINITE, Layout, Shape, TooLarge
 from guideway.grammar.targets import fill, names_of, note, with_notes
 from guideway.grammar.trim import trim
 from guideway.grammar.wrap import Wrap, wrapped
@@ -78,9 +77,9 @@ def copy_for(
     """Return the grammar for a caller with these scopes, in one of ``DIALECTS``.
 
     ``names`` are those that the caller may use with each kind of command; a kind without any, or not mentioned, has no
-    command in the copy. None stands for any name. ``shape`` None is ``FINITE``, or where a dialect has no room for it,
-    the deepest that fits. ``limits`` are the server's: no shape goes beyond them. Dialects that are not for generation
-    have no layout, shape or wrap.
+    command in the copy. None stands for any name. ``shape`` None is ``FINITE``, or where the dialect or the limits have
+    no room for it, the deepest that fits. ``limits`` are the server's: no shape goes beyond them. Dialects that are not
+    for generation have no layout, shape or wrap.
 
     Raises ``NoGrammar`` where the scopes allow no command, or none has anything to name; ``TooLarge`` where the dialect
     has no room for the shape; ``ValueError`` for any other dialect, a text that is no name, and a shape or wrap that
@@ -128,22 +127,23 @@ def _copy(
         header = Paragraph(tuple(_header(bounded, fitting)), ())
         return _written(bounded, printer.print_copy(Grammar((header, *with_notes(body, names).paragraphs)), wrap))
 
-    return _deepest(spelled, shape) if printer.flat else spelled(shape or FINITE)
+    return _deepest(spelled, shape)
 
 
 def _deepest(spelled: Callable[[Shape], GrammarCopy], asked: Shape | None) -> GrammarCopy:
-    """Return the copy of the shape asked for, or of the deepest that has room. Raises ``TooLarge``."""
+    """Return the copy of the shape asked for, or else of the deepest that has room. Raises ``TooLarge``."""
     largest = asked or FINITE
+    refused: TooLarge | None = None
     for nesting in range(largest.nesting, -1, -1):
         try:
             copy = spelled(replace(largest, nesting=nesting))
         except TooLarge as error:
-            refused = error
+            refused = refused or error
         else:
-            if asked is None or nesting == asked.nesting:
+            if asked is None or refused is None:
                 return copy
             raise TooLarge(f"{refused}; there is room for a nesting of {nesting}")
-    raise TooLarge(f"{refused}, even without nesting: there are too many names")
+    raise TooLarge(f"{refused}, even without nesting: there are too many names, or the limits are too tight")
 
 
 def _written(copy: GrammarCopy, text: str) -> GrammarCopy:

@@ -8,7 +8,7 @@ from guideway.dsl.parser import Limits
 from guideway.grammar.measure import longest, most_commands
 from guideway.grammar.model import Grammar
 from guideway.grammar.names import Names
-from guideway.grammar.spell import Layout, Shape, spell
+from guideway.grammar.spell import Layout, Shape, TooLarge, spell
 
 
 def fit(
@@ -16,11 +16,11 @@ def fit(
 ) -> tuple[Grammar, Shape]:
     """Return the spelled grammar of the largest shape within the limits, and that shape: as deep, perhaps less long.
 
-    A shape without a most of statements is bounded in its nesting alone. Raises ``ValueError`` for a shape that is too
-    deep, or negative.
+    A shape without a most of statements is bounded in its nesting alone. Raises ``TooLarge`` for a shape that the
+    limits have no room for.
     """
-    if not 0 <= shape.nesting <= limits.nesting or (shape.statements is not None and shape.statements < 1):
-        raise ValueError(f"programs nest 0 to {limits.nesting} deep, and have a statement")
+    if shape.nesting > limits.nesting:
+        raise TooLarge(f"the limits let programs nest {limits.nesting} deep, not {shape.nesting}")
     spellings = {kind.value: found for kind, found in names.items()}
 
     def spelled(statements: int | None) -> Grammar | None:
@@ -37,5 +37,5 @@ def fit(
         largest = bisect_left(counts, True, key=lambda count: spelled(count) is None)
         fitting = spelled(largest) if largest else None
     if fitting is None:
-        raise ValueError(f"programs that nest {shape.nesting} deep can be larger than the limits allow")
+        raise TooLarge(f"programs that nest {shape.nesting} deep can be larger than the limits allow")
     return fitting, Shape(shape.nesting, largest)

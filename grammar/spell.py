@@ -48,15 +48,24 @@ class Shape:
     """How large a generated program can get.
 
     ``nesting`` counts the bodies and blocks around a statement, as the server's limit does. ``statements`` is the most
-    in a row at the outermost level; each level further in has half of that, at least one. None is any number.
+    in a row at the outermost level; each level further in has half of that, at least one. None is any number. Raises
+    ``ValueError`` for a shape that holds no program.
     """
 
     nesting: int
     statements: int | None
 
+    def __post_init__(self) -> None:
+        if self.nesting < 0 or (self.statements is not None and self.statements < 1):
+            raise ValueError("a program nests 0 deep or more, and has at least one statement")
+
     def in_a_row(self, depth: int) -> int | None:
         """Return the most statements in a row inside ``depth`` bodies."""
         return None if self.statements is None else max(1, self.statements >> depth)
+
+
+class TooLarge(ValueError):  # noqa: N818  # it is an answer, not a fault
+    """A shape that a dialect, or the server's limits, have no room for."""
 
 
 FINITE: Final = Shape(nesting=3, statements=8)

@@ -42,6 +42,10 @@ class NoGrammar(Exception):  # noqa: N818  # it is an answer, not a fault
     """The caller may run no command, or has nothing that one could name, so there is no grammar to show."""
 
 
+class NothingToName(NoGrammar):
+    """The scopes allow commands, and there is nothing that one of them could name."""
+
+
 def rule_name(command: type[Command]) -> str:
     """Return the name of the rule that holds a command's syntax: ``get_status`` for ``GetStatus``."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", command.__name__).lower()
@@ -67,7 +71,7 @@ def trim(grammar: Grammar, scopes: Iterable[Scope], kinds: Iterable[Target] = Ta
     if allowed.keys() & copy.rules.keys():
         return copy
     if in_scope and not allowed:
-        raise NoGrammar("there is no grammar without a name: the commands that the scopes allow have nothing to name")
+        raise NothingToName("there is no grammar without a name: what the scopes allow has nothing to name")
     raise NoGrammar(f"there is no grammar without a scope: it takes `{'` or `'.join(sorted(PROGRAM_SCOPES))}`")
 
 

@@ -20,9 +20,10 @@ from guideway.server.kept import Kept
 
 
 class Verdict(NamedTuple):
-    """What an engine has against a copy; None is nothing."""
+    """What an engine has against a copy; None is nothing. One that a signal ended may say otherwise next time."""
 
     refusal: str | None
+    lasting: bool = True
 
 
 class Engine(NamedTuple):
@@ -68,7 +69,8 @@ async def refusal(copy: GrammarCopy) -> str | None:
         verdict = await _compile(engine, copy)
         if verdict is None:
             return None
-        _verdicts.keep(key, verdict)
+        if verdict.lasting:
+            _verdicts.keep(key, verdict)
         if verdict.refusal is not None:
             _log.error("%s does not compile the copy %s: %s", engine.name, copy.sha256, verdict.refusal)
     if verdict.refusal is None:
@@ -86,7 +88,9 @@ async def _compile(engine: Engine, copy: GrammarCopy) -> Verdict | None:
             return Verdict(None)
         case [compile_copy.READY]:
             how = f"signal {-ended.returncode}" if ended.returncode < 0 else f"code {ended.returncode}"
-            return Verdict(said[-_MOST_SAID:] or f"it ended with {how}")
+            return Verdict(said[-_MOST_SAID:] or f"it ended with {how}", lasting=ended.returncode >= 0)
+        case [] if ended.returncode < 0:
+            return Verdict(f"it was ended by signal {-ended.returncode} before it could read the copy", lasting=False)
         case _:
             _unusable.add(copy.dialect)
             last = said.splitlines()[-1:] or ["no reason was given"]

@@ -15,6 +15,7 @@ PATH: Final = "/grammar"
 
 _STATUSES: Final = {
     NoCopy.Why.NOTHING_ALLOWED: 403,
+    NoCopy.Why.NOTHING_TO_NAME: 404,
     NoCopy.Why.NOT_IN_DIALECT: 404,
     NoCopy.Why.ENGINE_REFUSES: 500,
 }
@@ -42,14 +43,14 @@ async def _answer(publisher: Publisher, request: Request) -> Response:
         return _error(_STATUSES[none.why], none.why, str(none), **needs)
     # A caller who steps up must have the longer copy at once, so that it is always asked for again.
     headers = {"ETag": f'"{copy.sha256}"', "Cache-Control": "private, no-cache"}
-    if _is_known(request.headers.get("If-None-Match"), copy.sha256):
+    if _is_known(request.headers.getlist("If-None-Match"), copy.sha256):
         return Response(status_code=304, headers=headers)
     return Response(copy.text, media_type=media_type(copy.dialect), headers=headers)
 
 
-def _is_known(if_none_match: str | None, digest: str) -> bool:
+def _is_known(if_none_match: list[str], digest: str) -> bool:
     """Say whether a client has the copy already: RFC 9110, section 13.1.2. Digests have no comma in them."""
-    tags = {tag.strip().removeprefix("W/") for tag in (if_none_match or "").split(",")}
+    tags = {tag.strip().removeprefix("W/") for tag in ",".join(if_none_match).split(",")}
     return not tags.isdisjoint({"*", f'"{digest}"'})
 
 

@@ -16,7 +16,7 @@ from anyio import to_thread
 
 from guideway.dsl.ast import Target
 from guideway.dsl.scopes import PROGRAM_SCOPES, Scope
-from guideway.grammar import DIALECTS, GrammarCopy, Layout, NoGrammar, Wrap, copy_for
+from guideway.grammar import DIALECTS, GrammarCopy, Layout, NoGrammar, NothingToName, Wrap, copy_for
 from guideway.interpreter.inventory import Inventory
 from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.principal import Principal
@@ -63,6 +63,7 @@ class NoCopy(Exception):  # noqa: N818  # it is an answer, not a fault
         """Which of the reasons it is."""
 
         NOTHING_ALLOWED = "insufficient_scope"
+        NOTHING_TO_NAME = "nothing_to_name"
         NOT_IN_DIALECT = "no_such_copy"
         ENGINE_REFUSES = "engine_refuses"
 
@@ -100,7 +101,9 @@ class Publisher:
         found = self._kept.get(key)
         if found is None:
             async with self._making:
-                found = self._kept.get(key) or self._kept.keep(key, await self._make(*key))
+                found = self._kept.get(key) or await self._make(*key)
+                if not (isinstance(found, NoCopy) and found.why is NoCopy.Why.ENGINE_REFUSES):
+                    self._kept.keep(key, found)  # what an engine says is kept with its verdicts
         if isinstance(found, NoCopy):
             raise NoCopy(found.why, str(found))
         return found
@@ -120,6 +123,8 @@ class Publisher:
 
         try:
             copy = await to_thread.run_sync(make)
+        except NothingToName as none:
+            return NoCopy(NoCopy.Why.NOTHING_TO_NAME, str(none))
         except NoGrammar as none:
             return NoCopy(NoCopy.Why.NOTHING_ALLOWED, str(none))
         except ValueError as error:

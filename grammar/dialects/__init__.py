@@ -18,13 +18,9 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Spelled:
-    """A dialect of a copy to generate by: of characters, with what stands around the program.
-
-    ``flat``: rules are written out where they are used, so that only little nesting has room.
-    """
+    """A dialect of a copy to generate by: of characters, with what stands around the program."""
 
     print_copy: Callable[[Grammar, Wrap], str]
-    flat: bool = False
 
 
 def _wrapping(print_grammar: Callable[[Grammar], str]) -> Callable[[Grammar, Wrap], str]:
@@ -39,8 +35,8 @@ _DIALECTS: Final[Mapping[str, Published | Spelled]] = {
     "gbnf": Spelled(_wrapping(gbnf.print_grammar)),
     "ebnf": Spelled(_wrapping(ebnf.print_grammar)),
     "structural-tag": Spelled(structural_tag.print_copy),
-    "regex": Spelled(_wrapping(regex.print_grammar), flat=True),
-    "json-schema": Spelled(json_schema.print_copy, flat=True),
+    "regex": Spelled(_wrapping(regex.print_grammar)),
+    "json-schema": Spelled(json_schema.print_copy),
 }
 
 #: The dialects in which a copy can be had.

@@ -12,7 +12,7 @@ from guideway.grammar.wrap import ARGUMENT, Wrap
 
 
 def print_copy(grammar: Grammar, wrap: Wrap) -> str:
-    """Return the schema (2020-12) of the arguments. Raises ``regex.TooLarge``, and ``ValueError`` for a wrap."""
+    """Return the schema (2020-12) of the arguments. Raises ``TooLarge``, and ``ValueError`` for a wrap."""
     if wrap is not Wrap.NONE:
         raise ValueError("a JSON Schema describes the arguments and nothing around them: it takes no wrap")
     comments = (line for paragraph in grammar.paragraphs if not paragraph.definitions for line in paragraph.comment)

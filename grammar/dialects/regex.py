@@ -21,14 +21,11 @@ from guideway.grammar.model import (
     Repeat,
     leaves,
 )
+from guideway.grammar.spell import TooLarge
 
 MOST: Final = 32_768
 
 _ESCAPES: Final = {**{char: f"\\{char}" for char in "^$\\.*+?()[]{}|/"}, "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-
-
-class TooLarge(ValueError):  # noqa: N818  # it is an answer, not a fault
-    """A grammar that a dialect has no room for."""
 
 
 def print_grammar(grammar: Grammar) -> str:

@@ -19,6 +19,7 @@ from guideway.grammar import (
     GrammarCopy,
     Layout,
     NoGrammar,
+    NothingToName,
     Shape,
     Wrap,
     copy_for,
@@ -111,6 +112,8 @@ def _copy(options: argparse.Namespace, holder: _Holder, dialect: str) -> Grammar
             wrap=Wrap(options.wrap or Wrap.NONE),
             limits=holder.limits,
         )
+    except NothingToName as none:
+        raise Complaint(str(none), help="no host or service fits: guideway inventory list") from None
     except NoGrammar as none:
         raise Complaint(
             str(none), help=holder.note or f"one of {', '.join(sorted((Scope.READ, Scope.WRITE)))}"

@@ -15,6 +15,7 @@ from tests.grammar.recogniser import language
 from tests.grammar.trees import Names
 
 from guideway.dsl.ast import COMMANDS, Target
+from guideway.dsl.parser import Limits
 from guideway.dsl.scopes import PROGRAM_SCOPES, Scope, scope_list
 from guideway.grammar import (
     DIALECTS,
@@ -209,6 +210,26 @@ def test_a_regex_of_every_shape_that_fits() -> None:
     many = {kind: [f"{kind}-{'x' * 200}-{n}" for n in range(60)] for kind in Target}
     with pytest.raises(TooLarge, match="even without nesting: there are too many names"):
         copy_for(PROGRAM_SCOPES, "regex", names=many)
+
+
+@pytest.mark.parametrize(
+    ("limits", "nesting"),
+    [
+        (Limits(nesting=2), 2),
+        (Limits(nesting=1), 1),
+        (Limits(commands=1), 0),
+        (Limits(commands=5), 1),
+        (Limits(bytes=300), 2),
+    ],
+)
+def test_limits_that_are_tighter_than_the_usual_shape_leave_a_copy(limits: Limits, nesting: int) -> None:
+    copy = copy_for(PROGRAM_SCOPES, "gbnf", names=FEW, limits=limits)
+    assert copy.shape is not None
+    assert copy.shape.nesting == nesting
+    assert copy.longest_bytes is not None
+    assert copy.longest_bytes <= limits.bytes
+    with pytest.raises(TooLarge, match=f"there is room for a nesting of {nesting}$"):
+        copy_for(PROGRAM_SCOPES, "gbnf", names=FEW, limits=limits, shape=FINITE)
 
 
 @pytest.mark.parametrize("dialect", ["structural-tag", "json-schema", "lark", "w3c", "svg"])

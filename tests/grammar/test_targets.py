@@ -11,7 +11,7 @@ from guideway.dsl.ast import COMMANDS, Target
 from guideway.dsl.lexer import NAME_PATTERN
 from guideway.dsl.parser import Limits
 from guideway.dsl.scopes import PROGRAM_SCOPES, Scope
-from guideway.grammar import DIALECTS, FINITE, Form, NoGrammar, Shape, Wrap, copy_for, published_grammar
+from guideway.grammar import DIALECTS, FINITE, Form, NoGrammar, Shape, TooLarge, Wrap, copy_for, published_grammar
 from guideway.grammar.copies import KEPT, _copy
 from guideway.grammar.loader import read_grammar
 from guideway.grammar.names import IN_TREE, LISTED
@@ -134,7 +134,7 @@ def test_who_may_restart_nothing_has_no_restart() -> None:
     ],
 )
 def test_nothing_to_name_no_grammar(scopes: frozenset[Scope], names: Names) -> None:
-    with pytest.raises(NoGrammar, match=r"have nothing to name$"):
+    with pytest.raises(NoGrammar, match=r"has nothing to name$"):
         copy_for(scopes, names=names)
 
 
@@ -182,13 +182,15 @@ def test_a_shape_stays_within_the_servers_limits() -> None:
         assert copy.shape.nesting == FINITE.nesting
         assert copy.longest_bytes is not None
         assert copy.longest_bytes <= limits.bytes
-    with pytest.raises(ValueError, match="nest 0 to 2 deep"):
-        copy_for(READ, "gbnf", names=SOME, limits=Limits(nesting=2))
-    with pytest.raises(ValueError, match="nest 3 deep can be larger than the limits allow"):
-        copy_for(READ, "gbnf", names=SOME, limits=Limits(bytes=100))
-    for shape in (Shape(-1, 1), Shape(1, 0), Shape(65, None)):
-        with pytest.raises(ValueError, match="nest 0 to 64 deep"):
-            copy_for(READ, "gbnf", names=SOME, shape=shape)
+    for nesting, statements in ((-1, 1), (1, 0)):
+        with pytest.raises(ValueError, match="nests 0 deep or more, and has at least one statement"):
+            Shape(nesting, statements)
+    with pytest.raises(
+        TooLarge, match="the limits let programs nest 64 deep, not 65; there is room for a nesting of 64"
+    ):
+        copy_for(READ, "gbnf", names=SOME, shape=Shape(65, None))
+    with pytest.raises(TooLarge, match="even without nesting"):
+        copy_for(READ, "gbnf", names=SOME, limits=Limits(bytes=3))
     assert copy_for(READ, "gbnf", names=SOME, shape=Shape(64, None)).longest_bytes is None
 
 

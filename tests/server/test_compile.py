@@ -135,6 +135,15 @@ class LLMatcher:
     monkeypatch.setattr(engines, "SECONDS", 1)
     refused = await engines.refusal(copy_in("llguidance"))
     assert refused == f"llguidance does not compile this copy, so it is not handed out: {said}"
+    (tmp_path / "llguidance.py").write_text("""
+LLTokenizer = str
+class LLMatcher:
+    grammar_from_lark = str
+    def validate_grammar_with_warnings(text, tokenizer):
+        return False, []
+""")
+    lasting = "code" in said  # what a signal ended was perhaps starved, and is asked again
+    assert (await engines.refusal(copy_in("llguidance")) is not None) == lasting
 
 
 async def test_a_copy_that_does_not_compile_is_in_no_answer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
