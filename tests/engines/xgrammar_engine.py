@@ -15,6 +15,8 @@ from tests.engines.harness import Dialect, EngineRefusedError, Ids, ids_of
 from tests.engines.stderr import captured_stderr
 from tests.engines.vocabulary import Vocabulary
 
+__all__ = ["XGrammarEngine", "XGrammarMatcher", "xgrammar"]
+
 
 class _Absent:
     """A class of a package that is not there."""
