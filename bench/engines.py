@@ -1,8 +1,8 @@
 """What a caller's copy costs in each engine: to compile it, and to mask a token; beside the engine's own JSON grammar.
 
-The vocabulary is SmolLM2's, 49,152 tokens. JSON is what the engine itself ships or documents for any JSON value. A mask
-is the engine's own call, before any conversion, at every place of a short text: a program, or for JSON an object of
-about the same length. All copies and JSON take turns; each figure is the least of several rounds, since whatever else
+The vocabulary is SmolLM2's, 49,152 tokens. JSON is what the engine itself ships for any JSON value, and for llama.cpp a
+GBNF of ours. A mask is the engine's own call, before any conversion, at every place of a short text: a program, or for
+JSON an object of about the same length. All copies and JSON take turns; each figure is the least of several rounds, since whatever else
 the machine does only adds to it. A mask's figure is the mean over its text, whose places differ.
 """
 
@@ -32,15 +32,20 @@ COMPILE_MS: Final = 10.0
 MASK: Final = 1.2
 NAMES: Final = 10.0
 
-#: llama.cpp's own grammars/json.gbnf, for any value.
+#: Any JSON value, with at most one space, or a line end and an indent, between tokens. llama.cpp's library has no JSON
+#: grammar: built with llguidance, as here, its converter from JSON Schema writes that engine's Lark.
 _JSON_GBNF: Final = r"""
-root   ::= value
-value  ::= object | array | string | number | ("true" | "false" | "null") ws
-object ::= "{" ws ( string ":" ws value ("," ws string ":" ws value)* )? "}" ws
-array  ::= "[" ws ( value ("," ws value)* )? "]" ws
-string ::= "\"" ( [^"\\\x7F\x00-\x1F] | "\\" (["\\bfnrt] | "u" [0-9a-fA-F]{4}) )* "\"" ws
-number ::= ("-"? ([0-9] | [1-9] [0-9]{0,15})) ("." [0-9]+)? ([eE] [-+]? [0-9] [1-9]{0,15})? ws
-ws     ::= | " " | "\n" [ \t]{0,20}
+root    ::= value
+value   ::= object | array | text | number | "true" | "false" | "null"
+object  ::= "{" gap (member ("," gap member)*)? gap "}"
+member  ::= text ":" gap value
+array   ::= "[" gap (value ("," gap value)*)? gap "]"
+text    ::= "\"" (plain | escaped)* "\""
+plain   ::= [ !#-\[\]-~]
+escaped ::= "\\" (["\\/bfnrt] | "u" hex hex hex hex)
+hex     ::= [0-9a-fA-F]
+number  ::= "-"? ("0" | [1-9] [0-9]{0,15}) ("." [0-9]{1,15})? ([eE] [-+]? [0-9]{1,3})?
+gap     ::= (" " | "\n" " "{0,16})?
 """
 _JSON: Final[Mapping[str, str]] = {
     "llama.cpp": _JSON_GBNF,
