@@ -2,8 +2,8 @@
 
 The vocabulary is SmolLM2's, 49,152 tokens. JSON is what the engine itself ships for any JSON value, and for llama.cpp a
 GBNF of ours. A mask is the engine's own call, before any conversion, at every place of a short text: a program, or for
-JSON an object of about the same length. All copies and JSON take turns; each figure is the least of several rounds, since whatever else
-the machine does only adds to it. A mask's figure is the mean over its text, whose places differ.
+JSON an object of about the same length. All copies and JSON take turns; each figure is the least of several rounds,
+since whatever else the machine does only adds to it. A mask's figure is the mean over its text, whose places differ.
 """
 
 import json
