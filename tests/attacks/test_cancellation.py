@@ -79,8 +79,13 @@ def supervisord() -> Iterator[Supervisord]:
         yield running
 
 
-@pytest.mark.anyio
-async def test_a_run_on_supervisord_is_cancelled_at_each_point(supervisord: Supervisord) -> None:
+def test_a_run_on_supervisord_is_cancelled_at_each_point(supervisord: Supervisord) -> None:
+    # Not under anyio's plugin, which makes a failure of what the loop only logs: a unix socket of anyio's that becomes
+    # readable in the turn in which its reader is cancelled sets a result that nobody waits for any more.
+    anyio.run(_cancel_at_each_point, supervisord)
+
+
+async def _cancel_at_each_point(supervisord: Supervisord) -> None:
     driver = SupervisordOptions(program="one", socket=supervisord.socket).build()
     pipeline = Pipeline(Inventory(services=[Service("one", driver, settle=0)]), deadlines=Deadlines(restart=30))
     assert (await pipeline.run('RESTART "one"', OPERATOR)).status == "completed"
