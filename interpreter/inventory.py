@@ -63,9 +63,3 @@ class Inventory:
                 return name in self.services and self.services[name].restartable
             case _:
                 assert_never(target)
-
-    async def close(self) -> None:
-        """Give back what the drivers hold."""
-        async with anyio.create_task_group() as tasks:
-            for service in self.services.values():
-                tasks.start_soon(service.close)

@@ -2,9 +2,12 @@
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
+from types import MappingProxyType
+from typing import Final
 
 import anyio
 
@@ -31,27 +34,54 @@ class Deadlines:
 
 
 DEFAULT_DEADLINES = Deadlines()
+_NOTHING: Final = Inventory()
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """A program that this caller may run, and the most that it can do. ``worst_case.seconds`` counts the commands'
-    deadlines; the pipeline's own deadline may end it sooner."""
+    """A program that this caller may run, and the most that it can do.
+
+    ``worst_case.seconds`` counts the commands' deadlines; the pipeline's own deadline may end it sooner. ``inventory``
+    is what the caller may name, and ``deadline`` gives the seconds that a command may take there.
+    """
 
     program: Program
     analysis: Analysis
     worst_case: WorstCase
+    inventory: Inventory
+    deadline: Callable[[Command], float]
 
 
 class Pipeline:
-    """Admits programs and runs them. One for the whole process; safe to use from many tasks."""
+    """Admits programs and runs them. One for the whole process; safe to use from many tasks.
+
+    ``inventory`` is what every caller may name; each of ``tenants`` is all that its callers may name, the shared
+    part included. Whoever makes a pipeline closes it.
+    """
 
     def __init__(
-        self, inventory: Inventory, *, limits: Limits = DEFAULT_LIMITS, deadlines: Deadlines = DEFAULT_DEADLINES
+        self,
+        inventory: Inventory,
+        *,
+        tenants: Mapping[str, Inventory] = MappingProxyType({}),
+        limits: Limits = DEFAULT_LIMITS,
+        deadlines: Deadlines = DEFAULT_DEADLINES,
     ) -> None:
         self.inventory = inventory
+        self.tenants = tenants
         self.limits = limits
         self.deadlines = deadlines
+
+    def inventory_of(self, caller: Principal) -> Inventory:
+        """Return what a caller may name: nothing for one of a tenant that is not known here."""
+        return self.inventory if caller.tenant is None else self.tenants.get(caller.tenant, _NOTHING)
+
+    async def close(self) -> None:
+        """Give back what the drivers hold."""
+        inventories = (self.inventory, *self.tenants.values())
+        async with anyio.create_task_group() as tasks:
+            for service in {service for inventory in inventories for service in inventory.services.values()}:
+                tasks.start_soon(service.close)
 
     def admit(self, text: str, caller: Principal, *, name: str = "program") -> Admitted:
         """Check a program without any effect, in the order of the language: size, syntax, scopes, names.
@@ -62,8 +92,10 @@ class Pipeline:
         program = parse(text, name=name, limits=self.limits, vocabulary=vocabulary(caller, now))
         analysis = analyze(program)
         require_scopes(analysis, caller, program.source, now)
-        require_targets(analysis, caller, self.inventory, program.source, now)
-        return Admitted(program, analysis, analysis.worst_case(self.deadline))
+        inventory = self.inventory_of(caller)
+        require_targets(analysis, caller, inventory, program.source, now)
+        deadline = partial(self.deadline, inventory)
+        return Admitted(program, analysis, analysis.worst_case(deadline), inventory, deadline)
 
     async def run(
         self,
@@ -99,7 +131,7 @@ class Pipeline:
 
         try:
             admitted = self.admit(text, caller, name=name)
-            evaluator = Evaluator(admitted.analysis, caller, self.inventory, self.deadline, observe)
+            evaluator = Evaluator(admitted.analysis, caller, admitted.inventory, admitted.deadline, observe)
             match await evaluator.run(self.deadlines.pipeline):
                 case True:
                     return report(Status.CONTAINED if evaluator.containments else Status.COMPLETED)
@@ -114,13 +146,13 @@ class Pipeline:
                 on_cancel(report(Status.CANCELLED))
             raise
 
-    def deadline(self, command: Command) -> float:
+    def deadline(self, inventory: Inventory, command: Command) -> float:
         """Return the seconds that a command may take: its target's own, else the default of its kind."""
         match command:
             case Ping():
-                return self.inventory.hosts[command.target].deadline or self.deadlines.ping
+                return inventory.hosts[command.target].deadline or self.deadlines.ping
             case Restart():
-                return self.inventory.services[command.target].deadline or self.deadlines.restart
+                return inventory.services[command.target].deadline or self.deadlines.restart
             case GetStatus():
                 return self.deadlines.get_status
             case IfRunning():

@@ -9,100 +9,42 @@ import os
 import stat
 import tomllib
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from guideway.dsl.lexer import is_name
-from guideway.dsl.parser import DEFAULT_LIMITS
 from guideway.dsl.scopes import Scope
 from guideway.interpreter.drivers import DRIVERS
 from guideway.interpreter.drivers.base import DriverOptions, ProbeOptions
-from guideway.interpreter.pipeline import DEFAULT_DEADLINES
 from guideway.interpreter.probes import PROBES
 from guideway.server import toml_places
 from guideway.server.config_errors import ConfigError, Problem, dotted, explain, suggestion, syntax_problem
+from guideway.server.sections import (
+    DEVELOPMENT,
+    CallerSection,
+    DeadlinesSection,
+    DevelopmentIssuerSection,
+    Document,
+    HostSection,
+    IssuerSection,
+    LimitsSection,
+    Section,
+    ServerSection,
+    ServiceSection,
+    TenantSection,
+    is_loopback,
+)
 
 FILE_NAME: Final = "guideway.toml"
 VARIABLE: Final = "GUIDEWAY_CONFIG"
 SYSTEM_FOLDER: Final = Path("/etc/guideway")
 MOST_BYTES: Final = 1024 * 1024
-
-Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
-
-
-class _Section(BaseModel):
-    """A table of the file. Nothing is coerced, and a key that is not known is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-def _loopback(host: str) -> str:
-    if host not in ("127.0.0.1", "::1", "localhost"):
-        raise ValueError("must be 127.0.0.1, ::1 or localhost: this version does not authenticate who asks")
-    return host
-
-
-class CallerSection(_Section):
-    """``[callers.NAME]``: somebody who may be asking. Without scopes they may do nothing."""
-
-    scopes: Annotated[frozenset[Annotated[Scope, Strict(False)]], Strict(False)] = frozenset()
-
-
-class ServerSection(_Section):
-    """``[server]``: where HTTP is served. Only loopback, because this version does not authenticate who asks."""
-
-    host: Annotated[str, AfterValidator(_loopback)] = "127.0.0.1"
-    port: Annotated[int, Field(ge=0, le=65_535)] = 8765
-
-
-class LimitsSection(_Section):
-    """``[limits]``: the largest program that is read. The upper ends keep the parser's work and stack small."""
-
-    bytes: Annotated[int, Field(ge=1, le=1_048_576)] = DEFAULT_LIMITS.bytes
-    nesting: Annotated[int, Field(ge=1, le=100)] = DEFAULT_LIMITS.nesting
-    commands: Annotated[int, Field(ge=1, le=10_000)] = DEFAULT_LIMITS.commands
-
-
-class DeadlinesSection(_Section):
-    """``[deadlines]``: seconds that a command, and a whole pipeline, may take."""
-
-    ping: Seconds = DEFAULT_DEADLINES.ping
-    get_status: Seconds = DEFAULT_DEADLINES.get_status
-    if_running: Seconds = DEFAULT_DEADLINES.if_running
-    restart: Seconds = DEFAULT_DEADLINES.restart
-    pipeline: Seconds = DEFAULT_DEADLINES.pipeline
-
-
-class HostSection(_Section):
-    """The keys of ``[hosts.NAME]`` beside its probe's own. ``ping_seconds`` None takes ``[deadlines] ping``."""
-
-    ping_seconds: Seconds | None = None
-
-
-class ServiceSection(_Section):
-    """The keys of ``[services.NAME]`` beside its driver's own. No ``restart_seconds``: ``[deadlines] restart``."""
-
-    restartable: bool = True
-    restart_seconds: Seconds | None = None
-    settle_seconds: Annotated[float, Field(ge=0, le=3_600, allow_inf_nan=False)] = 1.0
-    health_seconds: Seconds = 2.0
-
-
-class _Document(_Section):
-    """The whole file, with hosts and services still to be read by what their probe or driver asks."""
-
-    caller: str | None = None
-    callers: dict[str, CallerSection] = Field(default_factory=dict)
-    server: ServerSection = ServerSection()
-    limits: LimitsSection = LimitsSection()
-    deadlines: DeadlinesSection = DeadlinesSection()
-    hosts: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    services: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,17 +68,41 @@ class ServiceEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class Entries:
+    """The hosts and services of one owner, by name."""
+
+    hosts: Mapping[str, HostEntry]
+    services: Mapping[str, ServiceEntry]
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
-    """A configuration that was checked. ``path`` is None where no file was found and the defaults hold."""
+    """A configuration that was checked. ``path`` is None where no file was found and the defaults hold.
+
+    ``shared`` is what everybody may name, ``own`` what each tenant may name beside it; no name is in both.
+    """
 
     path: Path | None
     caller: str | None
     callers: Mapping[str, CallerSection]
     server: ServerSection
+    issuers: Mapping[str, IssuerSection]
+    development_issuer: DevelopmentIssuerSection | None
+    tenants: Mapping[str, TenantSection]
     limits: LimitsSection
     deadlines: DeadlinesSection
-    hosts: Mapping[str, HostEntry]
-    services: Mapping[str, ServiceEntry]
+    shared: Entries
+    own: Mapping[str, Entries]
+
+    @property
+    def asks_for_tokens(self) -> bool:
+        """Whether HTTP is served to whoever shows a token, and not to the configured caller."""
+        return bool(self.issuers) or self.development_issuer is not None
+
+    def entries(self) -> Iterator[tuple[str | None, Entries]]:
+        """Yield the shared entries, with None, and each tenant's own."""
+        yield None, self.shared
+        yield from self.own.items()
 
 
 def find(explicit: str | None = None, environment: Mapping[str, str] = os.environ) -> Path | None:
@@ -163,7 +129,7 @@ def find(explicit: str | None = None, environment: Mapping[str, str] = os.enviro
 def load(path: Path | None) -> Config:
     """Return the configuration of a file, or the defaults for None. Raises ``ConfigError``."""
     if path is None:
-        return _config(None, _Document(), {}, {})
+        return _config(None, Document(), Entries({}, {}), {})
     text = _read(path)
     try:
         raw = tomllib.loads(text)
@@ -193,19 +159,36 @@ def _read(path: Path) -> str:
         raise ConfigError(path, [Problem("is not UTF-8", line)]) from None
 
 
-def _config(
-    path: Path | None, document: _Document, hosts: dict[str, HostEntry], services: dict[str, ServiceEntry]
-) -> Config:
+def _config(path: Path | None, document: Document, shared: Entries, own: Mapping[str, Entries]) -> Config:
     return Config(
         path=path,
         caller=document.caller,
         callers=MappingProxyType(document.callers),
         server=document.server,
+        issuers=MappingProxyType(document.issuers),
+        development_issuer=document.development_issuer,
+        tenants=MappingProxyType(document.tenants),
         limits=document.limits,
         deadlines=document.deadlines,
-        hosts=MappingProxyType(hosts),
-        services=MappingProxyType(services),
+        shared=shared,
+        own=MappingProxyType(own),
     )
+
+
+def exposure(server: ServerSection, host: str, *, tokens: bool) -> str | None:
+    """Say why HTTP must not be served on an address, None where it may be.
+
+    Beyond this machine everybody must show a token, and no token may cross the network in the clear.
+    """
+    if is_loopback(host):
+        return None
+    if not tokens:
+        return "only loopback is served without [issuers.NAME]: nobody else could be told apart"
+    if server.tls is None and not server.proxies:
+        return "only loopback is served without [server.tls], or `proxies` that do it instead: tokens would be readable"
+    if server.url is None:
+        return "tokens are for one URL: beyond loopback `url` must say under which clients reach this server"
+    return None
 
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -222,23 +205,103 @@ class _Reader:
 
     def config(self) -> Config:
         """Return the configuration. Raises ``ConfigError``."""
-        document = self._check(_Document, self._raw, ())
-        hosts = self._hosts(document.hosts if document else _tables(self._raw.get("hosts")))
-        services = self._services(document.services if document else _tables(self._raw.get("services")))
+        document, broken = self._document()
+        shared = self._entries(())
+        own = {name: self._entries(("tenants", name)) for name in _tables(self._raw.get("tenants"))}
+        for table in ("callers", "issuers", "tenants"):
+            for name in _tables(self._raw.get(table)):
+                self._require_name((table, name))
         caller, callers = self._raw.get("caller"), self._raw.get("callers", {})
-        if isinstance(callers, dict):
-            for name in callers:
-                self._require_name(("callers", name))
-            if isinstance(caller, str) and caller not in callers:
-                self._choose(("caller",), caller, callers, "is not a caller")
-        if self._problems or document is None:
+        if isinstance(caller, str) and isinstance(callers, dict) and caller not in callers:
+            self._choose(("caller",), caller, callers, "is not a caller")
+        for check, tables in (
+            (self._check_server, ("server", "issuers", "development_issuer")),
+            (self._check_issuers, ("issuers",)),
+            (self._check_tenants, ("callers", "tenants", "issuers")),
+        ):
+            if broken.isdisjoint(tables):
+                check(document)
+        self._check_names(shared, own)
+        if self._problems:
             raise ConfigError(self._path, self._told())
-        return _config(self._path, document, hosts, services)
+        return _config(self._path, document, shared, own)
 
-    def _hosts(self, tables: Mapping[str, dict[str, Any]]) -> dict[str, HostEntry]:
+    def _document(self) -> tuple[Document, frozenset[str]]:
+        """Return the document, and the tables that have mistakes and are left out of it."""
+        document = self._check(Document, self._raw, ())
+        if document is not None:
+            return document, frozenset()
+        broken = frozenset(str(path[0]) for path, _, _ in self._problems if path)
+        kept = {key: value for key, value in self._raw.items() if key in Document.model_fields and key not in broken}
+        return Document.model_validate(self._absolute(Document, kept)), broken
+
+    def _check_server(self, document: Document) -> None:
+        server, development = document.server, document.development_issuer
+        why = exposure(server, server.host, tokens=bool(document.issuers))
+        if development is not None:
+            if not is_loopback(server.host) or (server.url and not is_loopback(urlsplit(server.url).hostname or "")):
+                self._say(("development_issuer",), "is for loopback only, and [server] is reached from elsewhere")
+            elif server.proxies:
+                self._say(("development_issuer",), "is for loopback only, and [server] has `proxies`")
+        elif why:
+            self._say(("server", "host"), f"cannot be `{server.host}`: {why}")
+
+    def _check_issuers(self, document: Document) -> None:
+        seen: dict[str, str] = {}
+        for name, issuer in document.issuers.items():
+            path = ("issuers", name)
+            if name == DEVELOPMENT:
+                self._say(path, "is the name of the development issuer", "choose another one")
+            if issuer.issuer in seen:
+                self._say((*path, "issuer"), f"is that of `{seen[issuer.issuer]}` already")
+            seen.setdefault(issuer.issuer, name)
+            if issuer.tokens == "opaque" and issuer.introspection is None:
+                self._say((*path, "introspection"), "is missing", "opaque tokens have to be asked about")
+            asks = issuer.introspection
+            if asks and (asks.client_secret_file is None) == (asks.client_secret_env is None):
+                mend = "one of them says where the secret is"
+                self._say((*path, "introspection"), "needs `client_secret_file` or `client_secret_env`", mend)
+            words = [issuer.word(scope) for scope in Scope]
+            if len(set(words)) < len(words):
+                self._say((*path, "scopes"), "gives two scopes one word")
+
+    def _check_tenants(self, document: Document) -> None:
+        for name, caller in document.callers.items():
+            if caller.tenant is not None and caller.tenant not in document.tenants:
+                self._choose(("callers", name, "tenant"), caller.tenant, document.tenants, "is not a tenant")
+        taken: dict[tuple[str, str], str] = {}
+        for tenant, section in document.tenants.items():
+            for issuer, values in section.members.items():
+                path = ("tenants", tenant, "members", issuer)
+                if issuer not in document.issuers:
+                    self._choose(path, issuer, document.issuers, "is not an issuer")
+                elif document.issuers[issuer].tenant_claim is None:
+                    self._say(path, f"has no effect: [issuers.{issuer}] names no `tenant_claim`")
+                for value in sorted(values):
+                    other = taken.setdefault((issuer, value), tenant)
+                    if other != tenant:
+                        self._say(path, f"gives `{value}` to this tenant, and it is `{other}`'s")
+
+    def _check_names(self, shared: Entries, own: Mapping[str, Entries]) -> None:
+        for tenant, entries in own.items():
+            twice = [("hosts", name) for name in entries.hosts if name in shared.hosts]
+            twice += [("services", name) for name in entries.services if name in shared.services]
+            for kind, name in twice:
+                self._say(("tenants", tenant, kind, name), "is a shared name already", "choose another one")
+
+    def _entries(self, owner: toml_places.Path) -> Entries:
+        table: Any = self._raw
+        for key in owner:
+            table = table.get(key)
+        return Entries(
+            MappingProxyType(self._hosts(_tables(table.get("hosts")), (*owner, "hosts"))),
+            MappingProxyType(self._services(_tables(table.get("services")), (*owner, "services"))),
+        )
+
+    def _hosts(self, tables: Mapping[str, dict[str, Any]], owner: toml_places.Path) -> dict[str, HostEntry]:
         entries = {}
         for name, table in tables.items():
-            path = ("hosts", name)
+            path = (*owner, name)
             self._require_name(path)
             common = self._common(HostSection, table, path)
             read = self._backend(PROBES, "probe", table, path, HostSection)
@@ -246,10 +309,10 @@ class _Reader:
                 entries[name] = HostEntry(*read, common)
         return entries
 
-    def _services(self, tables: Mapping[str, dict[str, Any]]) -> dict[str, ServiceEntry]:
+    def _services(self, tables: Mapping[str, dict[str, Any]], owner: toml_places.Path) -> dict[str, ServiceEntry]:
         entries = {}
         for name, table in tables.items():
-            path = ("services", name)
+            path = (*owner, name)
             self._require_name(path)
             table = dict(table)  # noqa: PLW2901  # a copy to take from
             health = table.pop("health", None)
@@ -274,14 +337,15 @@ class _Reader:
         chooser: str,
         table: dict[str, Any],
         path: toml_places.Path,
-        common: type[BaseModel] = _Section,
+        common: type[BaseModel] = Section,
         *more: str,
     ) -> tuple[str, _Model] | None:
         """Return the kind that a table chooses and its options; ``common`` and ``more`` are the keys of others."""
         kind = table.get(chooser)
         rest = _rest_of_name(table, chooser)
-        if rest and len(path) == 2:
-            self._say(path, "holds a table", f'a name with dots stands in quotes: [{path[0]}."{path[1]}.{rest}"]')
+        if rest and path[-1] != "health":
+            quoted = f'[{dotted(path[:-1])}."{path[-1]}.{rest}"]'
+            self._say(path, "holds a table", f"a name with dots stands in quotes: {quoted}")
             return None
         if not isinstance(kind, str):
             what = "is missing" if kind is None else "must be a string"
@@ -292,23 +356,32 @@ class _Reader:
             return None
         model = kinds[kind]
         others = {chooser, *common.model_fields}
-        options = {
-            key: self._absolute(value) if isinstance(value, str) and _is_path(model, key) else value
-            for key, value in table.items()
-            if key not in others
-        }
+        options = {key: value for key, value in table.items() if key not in others}
         checked = self._check(model, options, path, also=(*others, *more))
         return None if checked is None else (kind, checked)
 
-    def _absolute(self, value: str) -> str:
-        """Return a path of the file as an absolute one: it is relative to the file, not to who reads it."""
-        return str(Path(os.path.abspath(self._path)).parent / value)
+    def _absolute(self, kind: Any, value: Any) -> Any:
+        """Return a value with its paths made absolute: they are relative to the file, not to who reads it.
+
+        ``kind`` is the annotation that the value is to fit.
+        """
+        arguments = [part for part in typing.get_args(kind) if part is not type(None)]
+        if isinstance(value, str):
+            return str(Path(os.path.abspath(self._path)).parent / value) if _mentions_path(kind) else value
+        if not isinstance(value, dict):
+            return value
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            kinds = {key: field.annotation for key, field in kind.model_fields.items()}
+            return {key: self._absolute(kinds.get(key), inner) for key, inner in value.items()}
+        if typing.get_origin(kind) is dict:
+            return {key: self._absolute(arguments[-1], inner) for key, inner in value.items()}
+        return self._absolute(arguments[0], value) if arguments else value
 
     def _check(
         self, model: type[_Model], table: dict[str, Any], path: toml_places.Path, also: Iterable[str] = ()
     ) -> _Model | None:
         try:
-            return model.model_validate(table)
+            return model.model_validate(self._absolute(model, table))
         except ValidationError as errors:
             for error in errors.errors(include_url=False):
                 place = _existing(self._raw, (*path, *error["loc"]), missing=error["type"] == "missing")
@@ -371,12 +444,6 @@ def _rest_of_name(table: dict[str, Any], chooser: str) -> str:
         key, table = inner[0]
         keys.append(key)
     return ".".join(keys)
-
-
-def _is_path(model: type[BaseModel], key: str) -> bool:
-    """Say whether an option is a path."""
-    field_of_model = model.model_fields.get(key)
-    return field_of_model is not None and _mentions_path(field_of_model.annotation)
 
 
 def _mentions_path(annotation: Any) -> bool:

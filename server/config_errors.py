@@ -28,7 +28,9 @@ _TYPES: Final = {
     "frozen_set_type": "must be an array",
     "int_type": "must be a whole number",
     "model_type": "must be a table",
+    "string_too_short": "must not be empty",
     "string_type": "must be a string",
+    "too_short": "must not be empty",
     "missing": "is missing",
 }
 _BOUNDS: Final = {

@@ -37,7 +37,7 @@ async def _answer(publisher: Publisher, request: Request) -> Response:
     except ValueError as error:
         return _error(400, "invalid_parameter", str(error), allowed={name: list(CHOICES[name]) for name in CHOICES})
     try:
-        copy = await publisher.copy(publisher.scopes(), asked)
+        copy = await publisher.copy(publisher.audience(), asked)
     except NoCopy as none:
         needs = {"required_scopes": sorted(PROGRAM_SCOPES)} if none.why is NoCopy.Why.NOTHING_ALLOWED else {}
         return _error(_STATUSES[none.why], none.why, str(none), **needs)

@@ -48,6 +48,14 @@ _MEDIA_TYPES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
+class Audience:
+    """Whom a copy is for: the scopes that they hold now and that let a program run, and what they may name."""
+
+    scopes: frozenset[Scope]
+    inventory: Inventory
+
+
+@dataclass(frozen=True, slots=True)
 class Wanted:
     """Which of a caller's copies is asked for."""
 
@@ -78,26 +86,22 @@ class Publisher:
     def __init__(self, pipeline: Pipeline, caller: Callable[[], Principal]) -> None:
         self._pipeline = pipeline
         self._caller = caller
-        self._kept = Kept[tuple[frozenset[Scope], Inventory, Wanted], GrammarCopy | NoCopy](KEPT)
+        self._kept = Kept[tuple[Audience, Wanted], GrammarCopy | NoCopy](KEPT)
         # One at a time: a copy for ten thousand names takes seconds, and nobody may have several made for them at once.
         self._making = anyio.Lock()
 
-    @property
-    def inventory(self) -> Inventory:
-        """What the caller can name."""
-        return self._pipeline.inventory
-
-    def scopes(self) -> frozenset[Scope]:
-        """Return the scopes of the caller, now, that let a program run."""
+    def audience(self) -> Audience:
+        """Return the audience that the caller is, now."""
         caller, now = self._caller(), time.time()
-        return frozenset(scope for scope in PROGRAM_SCOPES if caller.holds(scope, now))
+        scopes = frozenset(scope for scope in PROGRAM_SCOPES if caller.holds(scope, now))
+        return Audience(scopes, self._pipeline.inventory_of(caller))
 
-    async def copy(self, scopes: frozenset[Scope], wanted: Wanted) -> GrammarCopy:
-        """Return the copy for a caller with these scopes. Raises ``NoCopy``.
+    async def copy(self, audience: Audience, wanted: Wanted) -> GrammarCopy:
+        """Return the copy for an audience. Raises ``NoCopy``.
 
         Where an engine that reads the dialect is installed, it has compiled the copy.
         """
-        key = (scopes, self.inventory, wanted)
+        key = (audience, wanted)
         found = self._kept.get(key)
         if found is None:
             async with self._making:
@@ -108,14 +112,14 @@ class Publisher:
             raise NoCopy(found.why, str(found))
         return found
 
-    async def _make(self, scopes: frozenset[Scope], inventory: Inventory, wanted: Wanted) -> GrammarCopy | NoCopy:
+    async def _make(self, audience: Audience, wanted: Wanted) -> GrammarCopy | NoCopy:
         """Return a copy, or why there is none, which is kept like one: finding out takes as long."""
 
         def make() -> GrammarCopy:
             return copy_for(
-                scopes,
+                audience.scopes,
                 wanted.dialect,
-                names=nameable(inventory),
+                names=nameable(audience.inventory),
                 layout=wanted.layout,
                 wrap=wanted.wrap,
                 limits=self._pipeline.limits,

@@ -32,11 +32,11 @@ class Resources:
     ) -> types.ListResourcesResult:
         """Answer ``resources/list``: the caller's copy in every dialect that there is one in."""
         _refuse_cursor(params)
-        scopes = self._publisher.scopes()
+        audience = self._publisher.audience()
         found = []
         for dialect in DIALECTS:
             try:
-                found.append(_resource(await self._publisher.copy(scopes, Wanted(dialect))))
+                found.append(_resource(await self._publisher.copy(audience, Wanted(dialect))))
             except NoCopy:
                 continue
         return types.ListResourcesResult(resources=found)
@@ -55,12 +55,14 @@ class Resources:
             description="The grammar of the programs that this caller may run: "
             + "; ".join(f"{name}: {', '.join(values)}" for name, values in CHOICES.items()),
         )
-        return types.ListResourceTemplatesResult(resource_templates=[template] if self._publisher.scopes() else [])
+        return types.ListResourceTemplatesResult(
+            resource_templates=[template] if self._publisher.audience().scopes else []
+        )
 
     async def read(self, ctx: _Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         """Answer ``resources/read``. What does not exist, or not for this caller, is not found."""
         try:
-            copy = await self._publisher.copy(self._publisher.scopes(), asked(params.uri))
+            copy = await self._publisher.copy(self._publisher.audience(), asked(params.uri))
         except (ValueError, NoCopy) as error:
             if isinstance(error, NoCopy) and error.why is NoCopy.Why.ENGINE_REFUSES:
                 raise MCPError(types.INTERNAL_ERROR, str(error), {"uri": params.uri}) from None

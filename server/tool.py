@@ -18,15 +18,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 import guideway
 from guideway.dsl.errors import quoted
-from guideway.dsl.scopes import Scope
 from guideway.grammar import GrammarCopy
-from guideway.interpreter.inventory import Inventory
 from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.results import Event, Report, Status
 from guideway.server.describe import describe
 from guideway.server.kept import Kept
-from guideway.server.publish import KEPT, NoCopy, Publisher, Wanted, nameable
+from guideway.server.publish import KEPT, Audience, NoCopy, Publisher, Wanted, nameable
 from guideway.server.render import event_line, report_lines
 from guideway.server.resources import Resources
 from guideway.server.schema import input_schema
@@ -100,34 +98,34 @@ class _Tool:
         self._caller = caller
         self._publisher = publisher
         self._input_schema = input_schema(pipeline.limits)
-        self._listed = Kept[tuple[frozenset[Scope], Inventory], dict[str, Any]](KEPT)
+        self._listed = Kept[Audience, dict[str, Any]](KEPT)
         self._running = set[anyio.CancelScope]()
 
     async def list_tools(self, ctx: _Context, params: types.PaginatedRequestParams) -> dict[str, Any]:  # noqa: ARG002
         """Answer ``tools/list``: the tool as this caller may use it, or nothing."""
         if params.cursor is not None:
             raise MCPError(types.INVALID_PARAMS, "Invalid cursor: this list has one page")
-        key = (self._publisher.scopes(), self._publisher.inventory)
-        listed = self._listed.get(key)
+        audience = self._publisher.audience()
+        listed = self._listed.get(audience)
         if listed is None:
-            tools = await self._describe(*key)
+            tools = await self._describe(audience)
             listed = types.ListToolsResult(tools=tools).model_dump(mode="json", by_alias=True, exclude_none=True)
-            self._listed.keep(key, listed)
+            self._listed.keep(audience, listed)
         return listed
 
-    async def _describe(self, scopes: frozenset[Scope], inventory: Inventory) -> list[types.Tool]:
+    async def _describe(self, audience: Audience) -> list[types.Tool]:
         try:
-            published = await self._publisher.copy(scopes, Wanted("lark"))
+            published = await self._publisher.copy(audience, Wanted("lark"))
         except NoCopy:
             return []
         try:
-            generating: GrammarCopy | str = await self._publisher.copy(scopes, Wanted("gbnf"))
+            generating: GrammarCopy | str = await self._publisher.copy(audience, Wanted("gbnf"))
         except NoCopy as none:
             generating = f"There is no copy in GBNF: {none}"
         tool = describe(
             TOOL_NAME,
-            scopes,
-            nameable(inventory),
+            audience.scopes,
+            nameable(audience.inventory),
             published=published,
             generating=generating,
             input_schema=self._input_schema,

@@ -5,7 +5,7 @@ from guideway.interpreter.inventory import Host, Inventory
 from guideway.interpreter.pipeline import Deadlines, Pipeline
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.service import Service
-from guideway.server.config import Config
+from guideway.server.config import Config, Entries
 
 #: The caller where the configuration names none. Nobody gave it a scope, so it has none.
 NOBODY = Principal("nobody", frozenset())
@@ -14,8 +14,13 @@ NOBODY = Principal("nobody", frozenset())
 def build(config: Config) -> Pipeline:
     """Return the pipeline of a configuration. Whoever asks for it closes its inventory."""
     limits, deadlines = config.limits, config.deadlines
+    hosts, services = _hosts(config.shared), _services(config.shared)
+    tenants = {
+        tenant: Inventory([*hosts, *_hosts(own)], [*services, *_services(own)]) for tenant, own in config.own.items()
+    }
     return Pipeline(
-        build_inventory(config),
+        Inventory(hosts, services),
+        tenants=tenants,
         limits=Limits(bytes=limits.bytes, nesting=limits.nesting, commands=limits.commands),
         deadlines=Deadlines(
             ping=deadlines.ping,
@@ -27,23 +32,23 @@ def build(config: Config) -> Pipeline:
     )
 
 
-def build_inventory(config: Config) -> Inventory:
-    """Return the hosts and services of a configuration, with their probes and drivers made."""
-    return Inventory(
-        hosts=(Host(name, entry.probe.build(), entry.common.ping_seconds) for name, entry in config.hosts.items()),
-        services=(
-            Service(
-                name,
-                entry.driver.build(),
-                health=entry.health.build() if entry.health else None,
-                restartable=entry.common.restartable,
-                settle=entry.common.settle_seconds,
-                health_seconds=entry.common.health_seconds,
-                deadline=entry.common.restart_seconds,
-            )
-            for name, entry in config.services.items()
-        ),
-    )
+def _hosts(entries: Entries) -> list[Host]:
+    return [Host(name, entry.probe.build(), entry.common.ping_seconds) for name, entry in entries.hosts.items()]
+
+
+def _services(entries: Entries) -> list[Service]:
+    return [
+        Service(
+            name,
+            entry.driver.build(),
+            health=entry.health.build() if entry.health else None,
+            restartable=entry.common.restartable,
+            settle=entry.common.settle_seconds,
+            health_seconds=entry.common.health_seconds,
+            deadline=entry.common.restart_seconds,
+        )
+        for name, entry in entries.services.items()
+    ]
 
 
 def caller(config: Config, name: str | None = None) -> Principal:
@@ -52,4 +57,7 @@ def caller(config: Config, name: str | None = None) -> Principal:
     Raises ``KeyError`` where no caller has that name.
     """
     name = name or config.caller
-    return Principal(name, config.callers[name].scopes) if name else NOBODY
+    if not name:
+        return NOBODY
+    section = config.callers[name]
+    return Principal(name, section.scopes, tenant=section.tenant)

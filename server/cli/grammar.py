@@ -98,7 +98,9 @@ def _holder(options: argparse.Namespace) -> _Holder:
     config = read_config(options)
     caller = read_caller(options, config)
     pipeline = wiring.build(config)
-    return _Holder(caller.scopes, nameable(pipeline.inventory), pipeline.limits, explain_nobody(config, caller))
+    return _Holder(
+        caller.scopes, nameable(pipeline.inventory_of(caller)), pipeline.limits, explain_nobody(config, caller)
+    )
 
 
 def _copy(options: argparse.Namespace, holder: _Holder, dialect: str) -> GrammarCopy:

@@ -20,7 +20,7 @@ from guideway.server import wiring
 from guideway.server.cli.command import Command, Exit
 from guideway.server.cli.configured import read_config
 from guideway.server.cli.console import DIM, GREEN, RED, YELLOW, Console, write_json
-from guideway.server.config import Config
+from guideway.server.config import Config, HostEntry, ServiceEntry
 from guideway.server.render import UNWELL, quoted_lines
 
 _EMPTY = "the inventory is empty: docs/configuration.md says how to describe what there is"
@@ -28,8 +28,12 @@ _AT_ONCE = 32  # sockets and threads are bounded, however large the inventory
 
 
 class Finding(Record):
-    """What came of asking one host or service. ``reason`` is None where it could be asked."""
+    """What came of asking one host or service. ``reason`` is None where it could be asked.
 
+    ``tenant`` is None for what is shared.
+    """
+
+    tenant: str | None
     kind: str
     name: str
     backend: str
@@ -45,6 +49,7 @@ class Finding(Record):
     def to_json(self) -> dict[str, Any]:
         """Return the machine form."""
         return {
+            "tenant": self.tenant,
             "kind": self.kind,
             "name": self.name,
             "backend": self.backend,
@@ -57,24 +62,29 @@ class Finding(Record):
 
 
 async def look(config: Config, pipeline: Pipeline) -> list[Finding]:
-    """Ask every host and service once, many at a time; return what was found, in the order of their names."""
-    findings: dict[tuple[str, str], Finding] = {}
+    """Ask every host and service once, many at a time; return what was found, in the order of tenants and names."""
+    findings: dict[tuple[str, str, str], Finding] = {}
     room = anyio.CapacityLimiter(_AT_ONCE)
-    inventory, deadlines = pipeline.inventory, pipeline.deadlines
+    deadlines = pipeline.deadlines
 
-    async def note(kind: str, name: str, backend: str, asked: Host | Service, seconds: float) -> None:
+    async def note(owner: str | None, entry: HostEntry | ServiceEntry, asked: Host | Service, seconds: float) -> None:
+        kind = "host" if isinstance(asked, Host) else "service"
         async with room:
-            findings[kind, name] = Finding(kind, name, backend, *await _ask(asked, seconds))
+            found = Finding(owner, kind, asked.name, entry.kind, *await _ask(asked, seconds))
+            findings[owner or "", kind, asked.name] = found
 
     try:
         async with anyio.create_task_group() as tasks:
-            for name, host in inventory.hosts.items():
-                tasks.start_soon(note, "host", name, config.hosts[name].kind, host, host.deadline or deadlines.ping)
-            for name, service in inventory.services.items():
-                tasks.start_soon(note, "service", name, config.services[name].kind, service, deadlines.get_status)
+            for tenant, owned in config.entries():
+                inventory = pipeline.inventory if tenant is None else pipeline.tenants[tenant]
+                for name, probed in owned.hosts.items():
+                    host = inventory.hosts[name]
+                    tasks.start_soon(note, tenant, probed, host, host.deadline or deadlines.ping)
+                for name, driven in owned.services.items():
+                    tasks.start_soon(note, tenant, driven, inventory.services[name], deadlines.get_status)
     finally:
         with anyio.CancelScope(shield=True):
-            await inventory.close()
+            await pipeline.close()
     return [findings[key] for key in sorted(findings)]
 
 
@@ -98,9 +108,8 @@ def show(console: Console, finding: Finding) -> None:
     else:
         verdict = (f"{'ok':<7}", GREEN if finding.state in (None, State.RUNNING) else YELLOW)
     reason = f"{finding.reason}: " if finding.reason else ""
-    console.line(
-        verdict, f"{finding.kind:<8} {finding.name}", (f" ({finding.backend})", DIM), f": {reason}{finding.found}"
-    )
+    what = (f" ({finding.backend}{_of(finding.tenant)})", DIM)
+    console.line(verdict, f"{finding.kind:<8} {finding.name}", what, f": {reason}{finding.found}")
     for line in quoted_lines(finding.explanation()):
         console.line((line, DIM))
 
@@ -128,15 +137,21 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _list(config: Config, console: Console, *, as_json: bool) -> int:
-    hosts = [{"name": name, "probe": entry.kind} for name, entry in sorted(config.hosts.items())]
-    services = [
+    hosts: list[dict[str, Any]] = [
+        {"tenant": tenant, "name": name, "probe": entry.kind}
+        for tenant, owned in config.entries()
+        for name, entry in sorted(owned.hosts.items())
+    ]
+    services: list[dict[str, Any]] = [
         {
+            "tenant": tenant,
             "name": name,
             "driver": entry.kind,
             "health": entry.health_kind,
             "restartable": entry.common.restartable,
         }
-        for name, entry in sorted(config.services.items())
+        for tenant, owned in config.entries()
+        for name, entry in sorted(owned.services.items())
     ]
     if as_json:
         write_json({"hosts": hosts, "services": services})
@@ -144,12 +159,18 @@ def _list(config: Config, console: Console, *, as_json: bool) -> int:
     if not hosts and not services:
         console.line(_EMPTY)
     for host in hosts:
-        console.line(f"host     {host['name']}", (f" ({host['probe']})", DIM))
+        console.line(f"host     {host['name']}", (f" ({host['probe']}{_of(host['tenant'])})", DIM))
     for service in services:
         health = f", health: {service['health']}" if service["health"] else ""
         fixed = "" if service["restartable"] else ", not restartable"
-        console.line(f"service  {service['name']}", (f" ({service['driver']}{health}{fixed})", DIM))
+        console.line(
+            f"service  {service['name']}", (f" ({service['driver']}{health}{fixed}{_of(service['tenant'])})", DIM)
+        )
     return Exit.OK
+
+
+def _of(tenant: str | None) -> str:
+    return f", tenant {tenant}" if tenant else ""
 
 
 COMMAND = Command(

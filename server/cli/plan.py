@@ -120,8 +120,9 @@ def _plan(source: Source, pipeline: Pipeline, caller: Principal) -> _Plan:
             raise
         refusal = reasons
     analysis = analyze(parse(source.text, name=source.name, limits=pipeline.limits))
-    known = all(pipeline.inventory.allows(command.names, name) for command, name in analysis.targets)
-    worst = analysis.worst_case(pipeline.deadline if known else lambda _: 0)
+    inventory = pipeline.inventory_of(caller)
+    known = all(inventory.allows(command.names, name) for command, name in analysis.targets)
+    worst = analysis.worst_case(lambda command: pipeline.deadline(inventory, command) if known else 0)
     return _Plan(source, analysis, worst, worst.seconds if known else None, refusal)
 
 

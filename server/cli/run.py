@@ -89,7 +89,7 @@ async def _execute(pipeline: Pipeline, source: Source, caller: Principal, steps:
             tasks.cancel_scope.cancel()
     finally:
         with anyio.CancelScope(shield=True):
-            await pipeline.inventory.close()
+            await pipeline.close()
     (report,) = reports
     return report, received[0] if report.status is Status.CANCELLED else None
 

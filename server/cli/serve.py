@@ -68,7 +68,7 @@ async def _serve(pipeline: Pipeline, caller: Principal, serve: Callable[[ToolSer
         await serve(build_server(pipeline, lambda: caller))
     finally:
         with anyio.CancelScope(shield=True):
-            await pipeline.inventory.close()
+            await pipeline.close()
 
 
 async def _serve_http(server: ToolServer, *, host: str, port: int, tell: Callable[[str], None]) -> None:

@@ -165,7 +165,7 @@ async def _answer_all(world: World, llama: Llama, session: Session) -> None:
             answer = await _answer(pipeline, llama, callers[name], copies[name], request, say=session.say)
             session.answers.append(answer)
     finally:
-        await pipeline.inventory.close()
+        await pipeline.close()
 
 
 async def _copy(pipeline: Pipeline, asking: Principal) -> GrammarCopy:

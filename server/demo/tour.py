@@ -70,7 +70,7 @@ async def _client(world: World, tour: Tour) -> None:
             tour.say("And once more, now that the database runs:")
             await _submit(client, tour)
         tasks.cancel_scope.cancel()
-    await pipeline.inventory.close()
+    await pipeline.close()
 
 
 async def _submit(client: Client, tour: Tour) -> None:

@@ -108,9 +108,9 @@ def test_every_key_arrives_where_it_counts(file: Path) -> None:
         *(1, 2.5, 3, 4, 5)
     ]
     program = parse('PING "api.internal" RESTART "database"')
-    assert [pipeline.deadline(command) for command in analyze(program).commands] == [7, 60]
+    assert [pipeline.deadline(pipeline.inventory, command) for command in analyze(program).commands] == [7, 60]
     assert not pipeline.inventory.services["database"].restartable
-    entry = config.services["database"]
+    entry = config.shared.services["database"]
     assert (entry.kind, entry.health_kind) == ("supervisord", "tcp")
     assert (entry.common.settle_seconds, entry.common.health_seconds) == (2, 3)
 
@@ -121,7 +121,7 @@ def test_a_path_is_relative_to_the_file_and_not_to_who_reads_it(
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     file.write_text(WHOLE)
-    driver: Any = load(Path("..", file.name)).services["database"].driver
+    driver: Any = load(Path("..", file.name)).shared.services["database"].driver
     assert driver.socket.is_absolute()
     assert driver.socket.resolve() == tmp_path / "run/supervisor.sock"
 

@@ -15,7 +15,7 @@ from guideway.server import publish
 from guideway.server.kept import Kept
 from guideway.server.publish import CHOICES, NoCopy, Publisher, Wanted, resource_uri, wanted
 from guideway.server.resources import asked
-from tests.server.world import BOTH, World
+from tests.server.world import World
 
 READ = frozenset({Scope.READ})
 wanted_copies = st.builds(Wanted, st.sampled_from(DIALECTS), st.sampled_from(Layout), st.sampled_from(Wrap))
@@ -47,7 +47,7 @@ async def test_a_copy_is_made_once_for_many_who_ask_at_once(world: World, counte
     found: list[GrammarCopy] = []
 
     async def ask() -> None:
-        found.append(await publisher.copy(BOTH, Wanted("w3c")))
+        found.append(await publisher.copy(publisher.audience(), Wanted("w3c")))
 
     async with anyio.create_task_group() as tasks:
         for _ in range(20):
@@ -61,7 +61,7 @@ async def test_a_copy_is_made_once_for_many_who_ask_at_once(world: World, counte
 async def test_that_there_is_none_is_found_out_once(world: World, counted: Counted) -> None:
     for _ in range(3):
         with pytest.raises(NoCopy, match="takes no wrap") as raised:
-            await world.server.publisher.copy(BOTH, Wanted("lark", wrap=Wrap.JSON))
+            await world.server.publisher.copy(world.server.publisher.audience(), Wanted("lark", wrap=Wrap.JSON))
         assert raised.value.why is NoCopy.Why.NOT_IN_DIALECT
     assert counted.made == ["lark"]
 
@@ -83,11 +83,11 @@ async def test_others_are_served_while_a_copy_is_made(world: World, counted: Cou
 @pytest.mark.anyio
 async def test_other_rights_and_another_inventory_are_another_copy(world: World, counted: Counted) -> None:
     publisher = Publisher(world.pipeline, lambda: world.principal)
-    both = await publisher.copy(publisher.scopes(), Wanted("lark"))
+    both = await publisher.copy(publisher.audience(), Wanted("lark"))
     world.principal = Principal("tester", READ)
-    read = await publisher.copy(publisher.scopes(), Wanted("lark"))
+    read = await publisher.copy(publisher.audience(), Wanted("lark"))
     world.pipeline.inventory = World().pipeline.inventory
-    again = await publisher.copy(publisher.scopes(), Wanted("lark"))
+    again = await publisher.copy(publisher.audience(), Wanted("lark"))
     assert both.text != read.text == again.text
     assert len(counted.made) == 3
 

@@ -106,7 +106,7 @@ async def run(running: World, program: str) -> Report:
     try:
         return await pipeline.run(program, wiring.caller(config))
     finally:
-        await pipeline.inventory.close()
+        await pipeline.close()
 
 
 def test_every_example_has_a_situation_and_is_in_its_canonical_form() -> None:

@@ -1,0 +1,232 @@
+"""What the tables of the configuration may hold: keys, types, bounds and defaults. Every default is safe.
+
+Mistakes that one table shows by itself are found here; what tables say of each other is ``config``'s to check.
+"""
+
+import ipaddress
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict
+
+from guideway.dsl.parser import DEFAULT_LIMITS
+from guideway.dsl.scopes import Scope
+from guideway.interpreter.pipeline import DEFAULT_DEADLINES
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+
+ENDPOINT: Final = "/mcp"
+"""Where the endpoint stands."""
+
+DEVELOPMENT: Final = "development"
+"""The name under which the development issuer is trusted; no other issuer can have it."""
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether an address, or `localhost`, can be reached from this machine only."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _url(text: str) -> str:
+    """Check an absolute URL that a secret or a key may come from. It is kept as it is written: issuers are compared
+    character by character (RFC 8414, section 3.3).
+    """
+    try:
+        parts = urlsplit(text)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError:
+        raise ValueError("must be a URL") from None
+    if parts.scheme not in ("https", "http") or not host or parts.username is not None:
+        raise ValueError("must be a URL such as `https://login.example.com`, without user or password")
+    if parts.scheme == "http" and not is_loopback(host):
+        raise ValueError("must be `https`, except on loopback")
+    if parts.query or parts.fragment or not text.isascii() or not text.isprintable() or " " in text:
+        raise ValueError("must be a plain URL without query or fragment")
+    return text
+
+
+def _address(host: str) -> str:
+    try:
+        return host if host == "localhost" else str(ipaddress.ip_address(host))
+    except ValueError:
+        raise ValueError("must be an IP address or `localhost`") from None
+
+
+def _network(text: Any) -> Any:
+    if not isinstance(text, str):
+        raise ValueError("must be an address or a network such as `10.0.0.0/8`")  # noqa: TRY004  # pydantic's way
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError:
+        raise ValueError("must be an address or a network such as `10.0.0.0/8`") from None
+
+
+Url = Annotated[str, AfterValidator(_url)]
+_Text = Annotated[str, Field(min_length=1, max_length=1024)]
+_ScopeKey = Annotated[Scope, Strict(False)]
+_Path = Annotated[Path, Strict(False)]
+
+
+class Section(BaseModel):
+    """A table of the file. Nothing is coerced, and a key that is not known is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class CallerSection(Section):
+    """``[callers.NAME]``: somebody who may be asking here. Without scopes they may do nothing."""
+
+    scopes: Annotated[frozenset[_ScopeKey], Strict(False)] = frozenset()
+    tenant: str | None = None
+
+
+class TlsSection(Section):
+    """``[server.tls]``: PEM files. With ``client_ca`` a client must show a certificate that it signed."""
+
+    certificate: _Path
+    key: _Path
+    client_ca: _Path | None = None
+
+
+class ServerSection(Section):
+    """``[server]``: where HTTP is served, and under which address clients know it.
+
+    ``url`` is the endpoint as clients reach it, and so the resource that tokens are for (RFC 8707); None where that is
+    the address that is listened on. ``proxies`` are the reverse proxies whose forwarded headers are believed.
+    """
+
+    host: Annotated[str, AfterValidator(_address)] = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65_535)] = 8765
+    url: Url | None = None
+    tls: TlsSection | None = None
+    proxies: Annotated[tuple[Annotated[Network, BeforeValidator(_network)], ...], Strict(False)] = ()
+
+
+class IntrospectionSection(Section):
+    """``[issuers.NAME.introspection]``: how opaque tokens are asked about (RFC 7662).
+
+    The secret is read from a file or from an environment variable, one of them. A revoked token is believed for up to
+    ``cache_seconds``.
+    """
+
+    client_id: _Text
+    client_secret_file: _Path | None = None
+    client_secret_env: _Text | None = None
+    endpoint: Url | None = None
+    cache_seconds: Annotated[float, Field(ge=0, le=300, allow_inf_nan=False)] = 30.0
+
+
+Profile = Literal["rfc9068", "auth0", "entra", "keycloak", "okta"]
+Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA"]
+
+
+class IssuerSection(Section):
+    """``[issuers.NAME]``: an authorization server whose tokens are believed.
+
+    ``audience`` None is the server's own URL. ``scopes`` maps scopes of Guideway to the issuer's words for them;
+    what is not in it has the same word. ``tenant_claim`` is a claim's name, or the path to one inside of claims.
+    ``client_claim`` and ``scope_claim`` None take what the profile says.
+    """
+
+    issuer: Url
+    audience: _Text | Annotated[tuple[_Text, ...], Field(min_length=1), Strict(False)] | None = None
+    tokens: Literal["jwt", "opaque"] = "jwt"
+    profile: Profile = "rfc9068"
+    algorithms: Annotated[frozenset[Algorithm], Field(min_length=1), Strict(False)] = frozenset(
+        ("RS256", "PS256", "ES256", "Ed25519", "EdDSA")
+    )
+    scopes: dict[_ScopeKey, _Text] = Field(default_factory=dict)
+    scope_claim: _Text | None = None
+    client_claim: _Text | None = None
+    tenant_claim: _Text | Annotated[tuple[_Text, ...], Field(min_length=1), Strict(False)] | None = None
+    leeway_seconds: Annotated[int, Field(ge=0, le=300)] = 30
+    dpop: Literal["if_bound", "required"] = "if_bound"
+    metadata_url: Url | None = None
+    jwks_url: Url | None = None
+    ca_file: _Path | None = None
+    introspection: IntrospectionSection | None = None
+
+    def word(self, scope: Scope) -> str:
+        """Return the issuer's word for a scope."""
+        return self.scopes.get(scope, scope.value)
+
+    def words(self, scopes: Iterable[Scope]) -> tuple[str, ...]:
+        """Return the issuer's words for scopes, in the order of the scopes."""
+        return tuple(self.word(scope) for scope in Scope if scope in frozenset(scopes))
+
+
+class TenantSection(Section):
+    """``[tenants.NAME]``: whose tokens belong to a tenant, and what only they may name.
+
+    ``members`` maps the name of an issuer to the values of its tenant claim.
+    """
+
+    members: dict[str, Annotated[frozenset[_Text], Field(min_length=1), Strict(False)]] = Field(default_factory=dict)
+    hosts: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    services: dict[str, dict[str, Any]] = Field(default_factory=dict)
+
+
+class DevelopmentIssuerSection(Section):
+    """``[development_issuer]``: the built-in issuer for one machine, which is on where this table stands.
+
+    ``people`` are who may sign in, each with the most scopes that they can grant to a client.
+    """
+
+    people: Annotated[dict[_Text, Annotated[frozenset[_ScopeKey], Strict(False)]], Field(min_length=1)]
+    port: Annotated[int, Field(ge=0, le=65_535)] = 8766
+    token_seconds: Annotated[int, Field(ge=5, le=3_600)] = 600
+    state_folder: _Path | None = None
+
+
+class LimitsSection(Section):
+    """``[limits]``: the largest program that is read. The upper ends keep the parser's work and stack small."""
+
+    bytes: Annotated[int, Field(ge=1, le=1_048_576)] = DEFAULT_LIMITS.bytes
+    nesting: Annotated[int, Field(ge=1, le=100)] = DEFAULT_LIMITS.nesting
+    commands: Annotated[int, Field(ge=1, le=10_000)] = DEFAULT_LIMITS.commands
+
+
+class DeadlinesSection(Section):
+    """``[deadlines]``: seconds that a command, and a whole pipeline, may take."""
+
+    ping: Seconds = DEFAULT_DEADLINES.ping
+    get_status: Seconds = DEFAULT_DEADLINES.get_status
+    if_running: Seconds = DEFAULT_DEADLINES.if_running
+    restart: Seconds = DEFAULT_DEADLINES.restart
+    pipeline: Seconds = DEFAULT_DEADLINES.pipeline
+
+
+class HostSection(Section):
+    """The keys of ``[hosts.NAME]`` beside its probe's own. ``ping_seconds`` None takes ``[deadlines] ping``."""
+
+    ping_seconds: Seconds | None = None
+
+
+class ServiceSection(Section):
+    """The keys of ``[services.NAME]`` beside its driver's own. No ``restart_seconds``: ``[deadlines] restart``."""
+
+    restartable: bool = True
+    restart_seconds: Seconds | None = None
+    settle_seconds: Annotated[float, Field(ge=0, le=3_600, allow_inf_nan=False)] = 1.0
+    health_seconds: Seconds = 2.0
+
+
+class Document(Section):
+    """The whole file, with hosts and services still to be read by what their probe or driver asks."""
+
+    caller: str | None = None
+    callers: dict[str, CallerSection] = Field(default_factory=dict)
+    server: ServerSection = ServerSection()
+    issuers: dict[str, IssuerSection] = Field(default_factory=dict)
+    development_issuer: DevelopmentIssuerSection | None = None
+    tenants: dict[str, TenantSection] = Field(default_factory=dict)
+    limits: LimitsSection = LimitsSection()
+    deadlines: DeadlinesSection = DeadlinesSection()
+    hosts: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    services: dict[str, dict[str, Any]] = Field(default_factory=dict)
