@@ -6,6 +6,7 @@ through a browser (DNS rebinding).
 """
 
 import ipaddress
+import logging
 import signal
 import socket
 from collections.abc import Iterable, Iterator
@@ -24,8 +25,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from guideway.interpreter.drivers.base import BRING_BACK_SECONDS
 from guideway.server.grammar_route import grammar_route
+from guideway.server.listen import Scheme, authorities, listen
+from guideway.server.proxies import Peers
+from guideway.server.sections import Network
 from guideway.server.stdio import Input, standard_input
+from guideway.server.tls import Tls, TlsError
 from guideway.server.tool import ToolServer
+
+_log: Final = logging.getLogger(__name__)
 
 PATH: Final = "/mcp"
 """Where the endpoint stands."""
@@ -54,30 +61,23 @@ def http_app(
     port: int,
     allowed_hosts: Iterable[str] = (),
     allowed_origins: Iterable[str] = (),
+    scheme: Scheme = "http",
 ) -> Starlette:
     """Return the HTTP application of a server that is reached at ``host`` and ``port``.
 
     A request whose Host header is not that address, or one of ``allowed_hosts``, is answered 421. A request with an
     Origin header is answered 403 unless it is of the same address or one of ``allowed_origins``.
     """
-    hosts = list(_authorities(host, port))
+    hosts = list(authorities(host, port, scheme))
     security = TransportSecuritySettings(
         allowed_hosts=[*hosts, *allowed_hosts],
-        allowed_origins=[*(f"http://{authority}" for authority in hosts), *allowed_origins],
+        allowed_origins=[*(f"{scheme}://{authority}" for authority in hosts), *allowed_origins],
     )
     return server.streamable_http_app(
         streamable_http_path=PATH,
         transport_security=security,
         custom_starlette_routes=[grammar_route(server.publisher, security)],
     )
-
-
-def _authorities(host: str, port: int) -> Iterator[str]:
-    """Yield the spellings of the address in a Host header: RFC 9110, section 7.2; the default port may be left out."""
-    for name in dict.fromkeys((f"[{host}]" if ":" in host else host, "localhost", "127.0.0.1", "[::1]")):
-        yield f"{name}:{port}"
-        if port == 80:
-            yield name
 
 
 async def serve_http(
@@ -87,6 +87,8 @@ async def serve_http(
     port: int = 0,
     allowed_hosts: Iterable[str] = (),
     allowed_origins: Iterable[str] = (),
+    tls: Tls | None = None,
+    proxies: Iterable[Network] = (),
     grace: float = 10.0,
     signals: bool = True,
     task_status: TaskStatus[str] = anyio.TASK_STATUS_IGNORED,
@@ -97,15 +99,19 @@ async def serve_http(
     running when it is told to stop have ``grace`` seconds to end, then they are cancelled, and their clients are given
     what they did until then; new ones are turned away. A second signal cancels them at once. A cancelled restart is
     waited for while it brings back what it stopped; a third signal does not even wait for that. ``signals`` False
-    leaves signals alone, for a server inside another program.
+    leaves signals alone, for a server inside another program. With ``tls`` it speaks nothing else, and SIGHUP has the
+    certificate read again. ``proxies`` are whose forwarded headers are believed.
 
     Raises ``ValueError`` for an address that is not loopback, ``OSError`` where it cannot be bound.
     """
     require_loopback(host)
-    with _listen(host, port) as listener:
+    with listen(host, port) as listener:
         port = listener.getsockname()[1]
-        app = http_app(server, host=host, port=port, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins)
-        calls = _Calls(app)
+        scheme: Scheme = "https" if tls else "http"
+        app = http_app(
+            server, host=host, port=port, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins, scheme=scheme
+        )
+        calls = _Calls(Peers(app, proxies=proxies, listens=scheme, asked=scheme))
         http = _Uvicorn(
             uvicorn.Config(
                 calls,
@@ -115,36 +121,23 @@ async def serve_http(
                 log_config=None,
                 access_log=False,
                 server_header=False,
-                proxy_headers=False,
+                proxy_headers=False,  # ``Peers`` reads them
+                ssl_context_factory=(lambda *_: tls.context) if tls else None,
                 timeout_graceful_shutdown=1,  # by then every call has ended or had its grace
             )
         )
         stop = _Stop()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_end, http, server, calls, stop, grace)
-            tasks.start_soon(_tell_when_listening, http, f"http://{next(_authorities(host, port))}{PATH}", task_status)
+            url = f"{scheme}://{next(authorities(host, port, scheme))}{PATH}"
+            tasks.start_soon(_tell_when_listening, http, url, task_status)
             if signals:
                 tasks.start_soon(_stop_at_signals, stop)
+                if tls:
+                    tasks.start_soon(_reload_at_sighup, tls)
             with anyio.CancelScope(shield=True):
                 await http.serve(sockets=[listener])
             tasks.cancel_scope.cancel()
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """Return a bound socket. Raises ``OSError``.
-
-    Its protocol is stated, which ``socket.create_server`` does not do: asyncio sets TCP_NODELAY only where it is, and
-    without that an answer in two pieces waits 40 ms for the client's delayed acknowledgement.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-    except BaseException:
-        listener.close()
-        raise
-    return listener
 
 
 class _Calls:
@@ -251,6 +244,15 @@ async def _stop_at_signals(stop: _Stop) -> None:
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
         async for _ in received:
             stop.more()
+
+
+async def _reload_at_sighup(tls: Tls) -> None:
+    with anyio.open_signal_receiver(signal.SIGHUP) as received:
+        async for _ in received:
+            try:
+                tls.reload()
+            except TlsError as error:
+                _log.error("the certificate is still the old one: %s", error)
 
 
 async def serve_stdio(server: ToolServer) -> None:

@@ -8,6 +8,7 @@ from guideway.server.cli.command import Complaint
 from guideway.server.cli.logs import show_log
 from guideway.server.config import Config, find, load
 from guideway.server.config_errors import ConfigError, suggestion
+from guideway.server.tls import Tls, TlsError
 
 
 def read_config(options: argparse.Namespace) -> Config:
@@ -19,12 +20,22 @@ def read_config(options: argparse.Namespace) -> Config:
     try:
         return load(find(options.config))
     except ConfigError as error:
-        raise Complaint(
-            str(error),
-            code="configuration",
-            file=str(error.file),
-            problems=[problem.to_json() for problem in error.problems],
-        ) from None
+        raise _complaint(error) from None
+
+
+def read_tls(config: Config) -> Tls | None:
+    """Return the TLS that the configuration asks for. Raises ``Complaint``."""
+    if config.server.tls is None or config.path is None:
+        return None
+    try:
+        return Tls(config.server.tls)
+    except TlsError as error:
+        raise _complaint(ConfigError(config.path, error.problems)) from None
+
+
+def _complaint(error: ConfigError) -> Complaint:
+    problems = [problem.to_json() for problem in error.problems]
+    return Complaint(str(error), code="configuration", file=str(error.file), problems=problems)
 
 
 def read_caller(options: argparse.Namespace, config: Config) -> Principal:

@@ -1,9 +1,11 @@
 """``guideway serve``: the tool for MCP clients, over standard input and output or over HTTP on loopback."""
 
 import argparse
+import datetime
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Any
 
 import anyio
 
@@ -13,7 +15,7 @@ from guideway.interpreter.principal import Principal
 from guideway.server import wiring
 from guideway.server.app import require_loopback, serve_http, serve_stdio
 from guideway.server.cli.command import Command, Complaint, Exit, add_configuration
-from guideway.server.cli.configured import explain_nobody, read_caller, read_config
+from guideway.server.cli.configured import explain_nobody, read_caller, read_config, read_tls
 from guideway.server.cli.console import Console, clean, write_json
 from guideway.server.config import Config
 from guideway.server.tool import ToolServer, build_server
@@ -47,6 +49,9 @@ def _run(options: argparse.Namespace) -> int:
         serve = serve_stdio
     else:
         host, port = _address(options.http, config)
+        tls = read_tls(config)
+        for warning in tls.warnings(datetime.datetime.now(datetime.UTC)) if tls else ():
+            errors.line(f"warning: {warning}")
 
         def tell(url: str) -> None:
             if options.json:
@@ -55,7 +60,7 @@ def _run(options: argparse.Namespace) -> int:
             errors.line(f"serving {url} {who}; Ctrl-C stops it")
             errors.stream.flush()
 
-        serve = partial(_serve_http, host=host, port=port, tell=tell)
+        serve = partial(_serve_http, tell=tell, host=host, port=port, tls=tls, proxies=config.server.proxies)
     if note:
         errors.line(f"note: {note}")
     errors.stream.flush()
@@ -71,10 +76,12 @@ async def _serve(pipeline: Pipeline, caller: Principal, serve: Callable[[ToolSer
             await pipeline.close()
 
 
-async def _serve_http(server: ToolServer, *, host: str, port: int, tell: Callable[[str], None]) -> None:
+async def _serve_http(
+    server: ToolServer, *, tell: Callable[[str], None], host: str, port: int, **settings: Any
+) -> None:
     try:
         async with anyio.create_task_group() as tasks:
-            tell(await tasks.start(partial(serve_http, server, host=host, port=port)))
+            tell(await tasks.start(partial(serve_http, server, host=host, port=port, **settings)))
     except* OSError as errors:
         reason = ", ".join(str(error.args[-1]).lower() for error in errors.exceptions)
         raise Complaint(f"cannot listen on {host}:{port}: {reason}", code="usage") from None
