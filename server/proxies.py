@@ -42,7 +42,8 @@ class Peers:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        peer = _address((scope["client"] or ("",))[0])
+        host, port = scope["client"] or ("", 0)
+        peer = _address(host)
         client, came_by = peer, ""
         if peer and self._is_proxy(peer):
             headers = Headers(scope=scope)
@@ -51,8 +52,7 @@ class Peers:
         elif self._listens == "http" and not (peer and peer.is_loopback):
             await self._refuse(_STRANGER, scope, receive, send)
             return
-        if client != peer:
-            scope = {**scope, "client": (str(client), 0)}
+        scope = {**scope, "client": client and (str(client), port if client == peer else 0)}
         if came_by == "http" and self._asked == "https":
             await self._refuse(_IN_THE_CLEAR, scope, receive, send)
         else:
@@ -89,9 +89,12 @@ def _logged(scope: Scope, send: Send) -> Send:
 
 
 def _address(text: str) -> _Address | None:
-    """Return an address, None for what is none. One that a socket for both families spells as IPv6 is its IPv4 self."""
+    """Return an address, None for what is none; without a zone (RFC 4007), which may be any text.
+
+    One that a socket for both families spells as IPv6 is its IPv4 self.
+    """
     try:
-        address = ipaddress.ip_address(text)
+        address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
         return None
     return getattr(address, "ipv4_mapped", None) or address

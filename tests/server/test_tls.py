@@ -56,7 +56,8 @@ async def certificate_shown(url: str, context: ssl.SSLContext) -> bytes:
     address = httpx2.URL(url)
     stream = await anyio.connect_tcp(address.host, address.port or 0, tls=True, ssl_context=context)
     async with stream:
-        shown: bytes = stream.extra(TLSAttribute.peer_certificate_binary)  # noqa: S610  # it is not Django's
+        shown = stream.extra(TLSAttribute.peer_certificate_binary)  # noqa: S610  # it is not Django's
+        assert shown is not None
         return shown
 
 
@@ -307,21 +308,25 @@ async def test_files_that_cannot_be_used_leave_the_certificate_as_it_was(
 # ---- the command
 
 
-@contextmanager
-def serving_by_command(world: World, folder: Path, pair: Pair) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Serve by ``guideway serve`` with TLS; give the process and the URL that it tells."""
+def command(world: World, folder: Path, pair: Pair) -> list[str]:
+    """Return the command that serves a world with TLS."""
     stdio = world.command(folder)
     with (folder / "guideway.toml").open("a") as file:
         file.write(f'[server.tls]\ncertificate = "{pair.certificate.name}"\nkey = "{pair.key.name}"\n')
-    command = [stdio.command, *stdio.args, "--http", "127.0.0.1:0", "--json"]
-    command.remove("--stdio")
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+    return [stdio.command, *(each for each in stdio.args if each != "--stdio"), "--http", "127.0.0.1:0", "--json"]
+
+
+@contextmanager
+def serving_by_command(world: World, folder: Path, pair: Pair) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Serve by ``guideway serve``; give the process and the URL that it tells."""
+    arguments = command(world, folder, pair)
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
             told = ""
             while not told.endswith("}\n") and (line := server.stdout.readline()):
                 told += line
-            yield server, json.loads(told).get("url", told)
+            yield server, json.loads(told)["url"]
         finally:
             server.kill()
 
@@ -351,9 +356,9 @@ def test_the_command_names_file_and_key_of_what_cannot_be_used(
 ) -> None:
     pair = authority.server()
     pair.key.chmod(0o644)
-    with serving_by_command(world, tmp_path, pair) as (server, told):
-        assert server.wait(30) == 4
-    error = json.loads(told)["error"]
+    ended = subprocess.run(command(world, tmp_path, pair), capture_output=True, text=True, check=False, timeout=30)
+    assert ended.returncode == 4
+    error = json.loads(ended.stdout)["error"]
     assert error["code"] == "configuration"
     assert error["problems"][0]["key"] == "server.tls.key"
     assert error["problems"][0]["help"] == f"chmod g-w,o-rwx {pair.key}"
