@@ -25,6 +25,11 @@ def known_scopes(names: Iterable[str]) -> frozenset[Scope]:
     return frozenset(Scope(name) for name in names if name in _KNOWN)
 
 
+def requires(scopes: Iterable[Scope]) -> str:
+    """Return what every door says where scopes are missing."""
+    return "operation requires scope " + " and ".join(f"'{scope}'" for scope in sorted(scopes))
+
+
 def scope_list(scopes: Iterable[Scope]) -> str:
     """Return scopes in the order and form of RFC 6749, section 3.3: separated by one space."""
     return " ".join(sorted(scopes))

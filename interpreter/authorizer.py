@@ -11,7 +11,7 @@ from guideway.dsl.analysis import Analysis
 from guideway.dsl.ast import COMMANDS, Command, Target
 from guideway.dsl.errors import Code, Diagnostic, Refusal
 from guideway.dsl.recovery import MOST_DIAGNOSTICS, nearest
-from guideway.dsl.scopes import Scope
+from guideway.dsl.scopes import Scope, requires
 from guideway.dsl.source import Source
 from guideway.interpreter.inventory import Inventory
 from guideway.interpreter.principal import Principal
@@ -68,7 +68,7 @@ def authorize_scope(command: Command, caller: Principal, now: float) -> Decision
     return Deny(
         Diagnostic(
             Code.INSUFFICIENT_SCOPE,
-            f"operation requires scope '{command.scope}'",
+            requires([command.scope]),
             command.head_span,
             help=f"`{command.keyword}` is not in this caller's grammar; ask for the scope, or leave the command out",
         ),

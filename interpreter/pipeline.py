@@ -15,6 +15,7 @@ from guideway.dsl.analysis import Analysis, WorstCase, analyze
 from guideway.dsl.ast import Command, GetStatus, IfRunning, Ping, Program, Restart
 from guideway.dsl.errors import Refusal
 from guideway.dsl.parser import DEFAULT_LIMITS, Limits, parse
+from guideway.dsl.scopes import Scope
 from guideway.interpreter.authorizer import require_scopes, require_targets, vocabulary
 from guideway.interpreter.evaluator import Evaluator
 from guideway.interpreter.inventory import Inventory
@@ -82,6 +83,10 @@ class Pipeline:
         async with anyio.create_task_group() as tasks:
             for service in {service for inventory in inventories for service in inventory.services.values()}:
                 tasks.start_soon(service.close)
+
+    def required_scopes(self, text: str) -> frozenset[Scope]:
+        """Return every scope that a program needs, whoever asks. Raises ``Refusal`` for what is no program."""
+        return analyze(parse(text, limits=self.limits)).scopes
 
     def admit(self, text: str, caller: Principal, *, name: str = "program") -> Admitted:
         """Check a program without any effect, in the order of the language: size, syntax, scopes, names.

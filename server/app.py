@@ -1,17 +1,16 @@
-"""The transports: Streamable HTTP on loopback, and stdio. Who is asking is settled before; nothing here decides it.
+"""The transports: Streamable HTTP and stdio. Who is asking is settled elsewhere; nothing here decides it.
 
-HTTP serves both protocol eras at one path, and each caller's grammar at another. In this version it does not
-authenticate, so it binds to loopback and nowhere else, and checks Host and Origin, so that no web page can reach it
-through a browser (DNS rebinding).
+HTTP serves both protocol eras at one path, and each caller's grammar at another. A request goes through ``HostGuard``,
+then, where tokens are asked for, through ``oauth.gate``; without them HTTP is for loopback and nothing else.
 """
 
-import ipaddress
 import logging
 import signal
 import socket
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from typing import Final, cast
+from urllib.parse import urlsplit
 
 import anyio
 import uvicorn
@@ -24,34 +23,23 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from guideway.interpreter.drivers.base import BRING_BACK_SECONDS
+from guideway.server.grammar_route import PATH as GRAMMAR
 from guideway.server.grammar_route import grammar_route
-from guideway.server.listen import Scheme, authorities, listen
+from guideway.server.host_guard import HostGuard
+from guideway.server.listen import Scheme, authorities, listen, spellings
+from guideway.server.oauth.access import Access
+from guideway.server.oauth.gate import Gate
+from guideway.server.oauth.metadata import metadata_paths, metadata_routes
 from guideway.server.proxies import Peers
-from guideway.server.sections import Network
+from guideway.server.sections import ENDPOINT, Network, is_loopback
 from guideway.server.stdio import Input, standard_input
 from guideway.server.tls import Tls, TlsError
 from guideway.server.tool import ToolServer
 
 _log: Final = logging.getLogger(__name__)
 
-PATH: Final = "/mcp"
-"""Where the endpoint stands."""
-
 #: Seconds that a cancelled call has to end and to be answered: the drivers' own bound, and a little.
 _AFTER_CANCELLATION: Final = BRING_BACK_SECONDS + 3
-
-
-def require_loopback(host: str) -> None:
-    """Raise ``ValueError`` unless a bind address is loopback."""
-    try:
-        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = False
-    if not loopback:
-        raise ValueError(
-            f"`{host}` is not a loopback address: HTTP is served on 127.0.0.1, ::1 or localhost only, "
-            "because this version does not authenticate who asks over it"
-        )
 
 
 def http_app(
@@ -59,25 +47,44 @@ def http_app(
     *,
     host: str,
     port: int,
+    scheme: Scheme = "http",
+    url: str | None = None,
     allowed_hosts: Iterable[str] = (),
     allowed_origins: Iterable[str] = (),
-    scheme: Scheme = "http",
+    access: Access | None = None,
 ) -> Starlette:
-    """Return the HTTP application of a server that is reached at ``host`` and ``port``.
+    """Return the HTTP application of a server that is reached at ``host`` and ``port``, and by clients at ``url``.
 
-    A request whose Host header is not that address, or one of ``allowed_hosts``, is answered 421. A request with an
-    Origin header is answered 403 unless it is of the same address or one of ``allowed_origins``.
+    A request whose Host header is not one of these, or of ``allowed_hosts``, is answered 421. A request with an Origin
+    header is answered 403 unless it is of the same address or one of ``allowed_origins``. Then, with ``access``, a
+    request without a good token is answered 401; the caller whom ``server`` asks for is then ``oauth.caller``'s.
     """
     hosts = list(authorities(host, port, scheme))
-    security = TransportSecuritySettings(
-        allowed_hosts=[*hosts, *allowed_hosts],
-        allowed_origins=[*(f"{scheme}://{authority}" for authority in hosts), *allowed_origins],
+    origins = [f"{scheme}://{authority}" for authority in hosts]
+    if url is not None:
+        known = list(spellings(url))
+        hosts += known
+        origins += [f"{urlsplit(url).scheme}://{authority}" for authority in known]
+    routes, public = [grammar_route(server.publisher)], frozenset[str]()
+    if access is not None:
+        routes += metadata_routes(access)
+        public = metadata_paths(access)
+    app = server.streamable_http_app(
+        streamable_http_path=ENDPOINT,
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # ``HostGuard`` does it
+        custom_starlette_routes=routes,
     )
-    return server.streamable_http_app(
-        streamable_http_path=PATH,
-        transport_security=security,
-        custom_starlette_routes=[grammar_route(server.publisher, security)],
-    )
+    if access is not None:
+        app.add_middleware(
+            Gate,
+            access=access,
+            public=public,
+            guarded=frozenset({ENDPOINT, GRAMMAR}),
+            required_scopes=server.required_scopes,
+        )
+    # What is added last is asked first.
+    app.add_middleware(HostGuard, hosts=[*hosts, *allowed_hosts], origins=[*origins, *allowed_origins], public=public)
+    return app
 
 
 async def serve_http(
@@ -85,8 +92,10 @@ async def serve_http(
     *,
     host: str = "127.0.0.1",
     port: int = 0,
+    url: str | None = None,
     allowed_hosts: Iterable[str] = (),
     allowed_origins: Iterable[str] = (),
+    access: Callable[[str], AbstractAsyncContextManager[Access]] | None = None,
     tls: Tls | None = None,
     proxies: Iterable[Network] = (),
     grace: float = 10.0,
@@ -95,49 +104,61 @@ async def serve_http(
 ) -> None:
     """Serve HTTP until SIGINT or SIGTERM comes, or this task is cancelled; then stop in good order.
 
-    ``port`` 0 takes a free one. The task status is given the endpoint's URL once it is listening. Calls that are
+    ``port`` 0 takes a free one. The task status is given the URL that is listened on. ``url`` is the endpoint's as
+    clients know it, where that is another. ``access`` opens the way in for tokens for that resource. Calls that are
     running when it is told to stop have ``grace`` seconds to end, then they are cancelled, and their clients are given
     what they did until then; new ones are turned away. A second signal cancels them at once. A cancelled restart is
     waited for while it brings back what it stopped; a third signal does not even wait for that. ``signals`` False
     leaves signals alone, for a server inside another program. With ``tls`` it speaks nothing else, and SIGHUP has the
     certificate read again. ``proxies`` are whose forwarded headers are believed.
 
-    Raises ``ValueError`` for an address that is not loopback, ``OSError`` where it cannot be bound.
+    Raises ``ValueError`` for an address beyond loopback without ``access``, ``OSError`` where it cannot be bound.
     """
-    require_loopback(host)
+    if access is None and not is_loopback(host):
+        raise ValueError(f"`{host}` is not loopback, and nobody is asked for a token")
     with listen(host, port) as listener:
         port = listener.getsockname()[1]
         scheme: Scheme = "https" if tls else "http"
-        app = http_app(
-            server, host=host, port=port, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins, scheme=scheme
-        )
-        calls = _Calls(Peers(app, proxies=proxies, listens=scheme, asked=scheme))
-        http = _Uvicorn(
-            uvicorn.Config(
-                calls,
-                http="h11",  # httptools keeps white space at the end of header values (RFC 9110, section 5.5)
-                ws="none",
-                lifespan="on",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,  # ``Peers`` reads them
-                ssl_context_factory=(lambda *_: tls.context) if tls else None,
-                timeout_graceful_shutdown=1,  # by then every call has ended or had its grace
+        bound = f"{scheme}://{next(authorities(host, port, scheme))}{ENDPOINT}"
+        known = url or bound
+        async with access(known) if access else nullcontext() as let_in:
+            app = http_app(
+                server,
+                host=host,
+                port=port,
+                scheme=scheme,
+                url=url,
+                allowed_hosts=allowed_hosts,
+                allowed_origins=allowed_origins,
+                access=let_in,
             )
-        )
-        stop = _Stop()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_end, http, server, calls, stop, grace)
-            url = f"{scheme}://{next(authorities(host, port, scheme))}{PATH}"
-            tasks.start_soon(_tell_when_listening, http, url, task_status)
-            if signals:
-                tasks.start_soon(_stop_at_signals, stop)
-                if tls:
-                    tasks.start_soon(_reload_at_sighup, tls)
-            with anyio.CancelScope(shield=True):
-                await http.serve(sockets=[listener])
-            tasks.cancel_scope.cancel()
+            asked: Scheme = "https" if urlsplit(known).scheme == "https" else "http"
+            calls = _Calls(Peers(app, proxies=proxies, listens=scheme, asked=asked))
+            http = _Uvicorn(
+                uvicorn.Config(
+                    calls,
+                    http="h11",  # httptools keeps white space at the end of header values (RFC 9110, section 5.5)
+                    ws="none",
+                    lifespan="on",
+                    log_config=None,
+                    access_log=False,
+                    server_header=False,
+                    proxy_headers=False,  # ``Peers`` reads them
+                    ssl_context_factory=(lambda *_: tls.context) if tls else None,
+                    timeout_graceful_shutdown=1,  # by then every call has ended or had its grace
+                )
+            )
+            stop = _Stop()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_end, http, server, calls, stop, grace)
+                tasks.start_soon(_tell_when_listening, http, bound, task_status)
+                if signals:
+                    tasks.start_soon(_stop_at_signals, stop)
+                    if tls:
+                        tasks.start_soon(_reload_at_sighup, tls)
+                with anyio.CancelScope(shield=True):
+                    await http.serve(sockets=[listener])
+                tasks.cancel_scope.cancel()
 
 
 class _Calls:

@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Iterator
 from typing import Final, Literal
+from urllib.parse import urlsplit
 
 Scheme = Literal["http", "https"]
 
@@ -35,3 +36,14 @@ def authorities(host: str, port: int, scheme: Scheme = "http") -> Iterator[str]:
         yield f"{name}:{port}"
         if port == _DEFAULT_PORTS[scheme]:
             yield name
+
+
+def spellings(url: str) -> Iterator[str]:
+    """Yield the spellings of a URL's authority in a Host header, as ``authorities`` does for an address."""
+    parts = urlsplit(url)
+    port = f":{_DEFAULT_PORTS[parts.scheme]}"
+    authority = parts.netloc.lower()
+    bare = authority.removesuffix(port)
+    yield bare
+    if bare != authority or parts.port is None:
+        yield bare + port

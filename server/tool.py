@@ -17,7 +17,8 @@ from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 import guideway
-from guideway.dsl.errors import quoted
+from guideway.dsl.errors import Refusal, quoted
+from guideway.dsl.scopes import Scope
 from guideway.grammar import GrammarCopy
 from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.principal import Principal
@@ -81,6 +82,13 @@ class ToolServer(Server[Any]):
         # 40 µs a call.
         self.add_request_handler("tools/list", types.PaginatedRequestParams, tool.list_tools)
         self.add_request_handler("tools/call", types.CallToolRequestParams, tool.call)
+
+    def required_scopes(self, call: object) -> frozenset[Scope]:
+        """Return the scopes that the program of a ``tools/call`` needs, by the call's ``params``.
+
+        None for what ``tools/call`` would not run: saying why is its business.
+        """
+        return self._tool.required_scopes(call)
 
     def cancel_calls(self) -> None:
         """Cancel every call that is running; each client is given the report of what its call did until then."""
@@ -148,6 +156,16 @@ class _Tool:
         _log.info("run %s: %s, %d steps, %.3f s", report.run_id, report.status, len(report.steps), report.seconds)
         shown = _result("\n".join(report_lines(report)), is_error=report.status not in _FINE)
         return shown | {"structuredContent": report.to_json()}
+
+    def required_scopes(self, call: object) -> frozenset[Scope]:
+        """Return the scopes that a call's program needs; none where there is none to run."""
+        if not isinstance(call, dict) or call.get("name") != TOOL_NAME:
+            return frozenset()
+        try:
+            arguments = Arguments.model_validate(call.get("arguments") or {})
+            return self._pipeline.required_scopes(arguments.program)
+        except (ValidationError, Refusal):
+            return frozenset()
 
     def cancel_calls(self) -> None:
         """Cancel every call that is running."""

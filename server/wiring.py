@@ -1,4 +1,7 @@
-"""Where parts are put together, and the only place: a configuration becomes a pipeline and a caller."""
+"""Where parts are put together, and the only place: a configuration becomes a pipeline, a caller, and a way in."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from guideway.dsl.parser import Limits
 from guideway.interpreter.inventory import Host, Inventory
@@ -6,6 +9,8 @@ from guideway.interpreter.pipeline import Deadlines, Pipeline
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.service import Service
 from guideway.server.config import Config, Entries
+from guideway.server.oauth.access import Access
+from guideway.server.sections import DEVELOPMENT, IssuerSection
 
 #: The caller where the configuration names none. Nobody gave it a scope, so it has none.
 NOBODY = Principal("nobody", frozenset())
@@ -61,3 +66,16 @@ def caller(config: Config, name: str | None = None) -> Principal:
         return NOBODY
     section = config.callers[name]
     return Principal(name, section.scopes, tenant=section.tenant)
+
+
+@asynccontextmanager
+async def access(config: Config, resource: str, *, development: IssuerSection | None = None) -> AsyncIterator[Access]:
+    """Open the way in for tokens of the configured issuers, and of the development issuer where that runs.
+
+    ``resource`` is the endpoint's URL as clients know it.
+    """
+    from guideway.server.oauth.verifier import TrustedIssuers  # noqa: PLC0415  # most commands need no cryptography
+
+    issuers = {**config.issuers, **({DEVELOPMENT: development} if development else {})}
+    async with TrustedIssuers(issuers, resource=resource, tenants=config.tenants) as verifier:
+        yield Access(verifier, resource, tuple(issuers.values()))

@@ -1,9 +1,10 @@
-"""``guideway serve``: the tool for MCP clients, over standard input and output or over HTTP on loopback."""
+"""``guideway serve``: the tool for MCP clients, over standard input and output or over HTTP."""
 
 import argparse
 import datetime
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
 
@@ -13,11 +14,14 @@ from guideway.dsl.scopes import scope_list
 from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.principal import Principal
 from guideway.server import wiring
-from guideway.server.app import require_loopback, serve_http, serve_stdio
+from guideway.server.app import serve_http, serve_stdio
 from guideway.server.cli.command import Command, Complaint, Exit, add_configuration
 from guideway.server.cli.configured import explain_nobody, read_caller, read_config, read_tls
 from guideway.server.cli.console import Console, clean, write_json
-from guideway.server.config import Config
+from guideway.server.config import Config, exposure
+from guideway.server.oauth.access import Access
+from guideway.server.oauth.caller import caller as caller_by_token
+from guideway.server.sections import is_loopback
 from guideway.server.tool import ToolServer, build_server
 
 
@@ -29,18 +33,17 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
         metavar="HOST:PORT",
-        help="serve Streamable HTTP on a loopback address; without one, where [server] says; port 0 takes a free one",
+        help="serve Streamable HTTP on an address; without one, where [server] says; port 0 takes a free one",
     )
     add_configuration(parser)
 
 
 def _run(options: argparse.Namespace) -> int:
     config = read_config(options)
-    caller = read_caller(options, config)
     # Standard output belongs to the protocol or to --json, so everything that people read goes to standard error.
     errors = Console(options.color, error=True)
-    who = f"as {caller.subject} with {scope_list(caller.scopes) or 'no scope'}"
-    note = explain_nobody(config, caller)
+    by_token = not options.stdio and config.asks_for_tokens
+    who = _Tokens(options, config) if by_token else _Configured(options, config)
     serve: Callable[[ToolServer], Awaitable[None]]
     if options.stdio:
         if options.json:
@@ -55,22 +58,77 @@ def _run(options: argparse.Namespace) -> int:
 
         def tell(url: str) -> None:
             if options.json:
-                write_json({"url": url, "caller": caller.subject, "scopes": sorted(caller.scopes)})
+                write_json({"url": url, **who.to_json(config.server.url or url)})
                 sys.stdout.flush()
             errors.line(f"serving {url} {who}; Ctrl-C stops it")
             errors.stream.flush()
 
-        serve = partial(_serve_http, tell=tell, host=host, port=port, tls=tls, proxies=config.server.proxies)
-    if note:
-        errors.line(f"note: {note}")
+        serve = partial(
+            _serve_http,
+            tell=tell,
+            host=host,
+            port=port,
+            url=config.server.url,
+            access=who.access,
+            tls=tls,
+            proxies=config.server.proxies,
+        )
+    if who.note:
+        errors.line(f"note: {who.note}")
     errors.stream.flush()
-    anyio.run(_serve, wiring.build(config), caller, serve)
+    anyio.run(_serve, wiring.build(config), who.caller, serve)
     return Exit.OK
 
 
-async def _serve(pipeline: Pipeline, caller: Principal, serve: Callable[[ToolServer], Awaitable[None]]) -> None:
+class _Configured:
+    """Whoever asks is one configured caller."""
+
+    access = None
+
+    def __init__(self, options: argparse.Namespace, config: Config) -> None:
+        self._principal = read_caller(options, config)
+        self.note = explain_nobody(config, self._principal)
+
+    def caller(self) -> Principal:
+        return self._principal
+
+    def __str__(self) -> str:
+        return f"as {self._principal.subject} with {scope_list(self._principal.scopes) or 'no scope'}"
+
+    def to_json(self, _resource: str) -> dict[str, Any]:
+        return {"caller": self._principal.subject, "scopes": sorted(self._principal.scopes)}
+
+
+class _Tokens:
+    """Whoever asks shows a token of an issuer that the configuration trusts."""
+
+    note = None
+
+    def __init__(self, options: argparse.Namespace, config: Config) -> None:
+        if options.caller is not None:
+            raise Complaint("--as cannot go with --http here: the configuration has issuers, so tokens say who asks")
+        self._config = config
+        self._issuers = [section.issuer for section in config.issuers.values()]
+
+    def access(self, resource: str) -> AbstractAsyncContextManager[Access]:
+        return wiring.access(self._config, resource)  # the development issuer is started, and handed over, here
+
+    def caller(self) -> Principal:
+        return caller_by_token()
+
+    def __str__(self) -> str:
+        url = self._config.server.url
+        return f"{f'as {url} ' if url else ''}to those with a token of {', '.join(self._issuers)}"
+
+    def to_json(self, resource: str) -> dict[str, Any]:
+        return {"resource": resource, "issuers": self._issuers}
+
+
+async def _serve(
+    pipeline: Pipeline, caller: Callable[[], Principal], serve: Callable[[ToolServer], Awaitable[None]]
+) -> None:
     try:
-        await serve(build_server(pipeline, lambda: caller))
+        await serve(build_server(pipeline, caller))
     finally:
         with anyio.CancelScope(shield=True):
             await pipeline.close()
@@ -93,17 +151,18 @@ def _address(text: str, config: Config) -> tuple[str, int]:
     host = host.strip("[]") or config.server.host
     if port and not (port.isascii() and port.isdecimal() and int(port) <= 65_535):
         raise Complaint(f"`{clean(text)}` is not an address", help="for example 127.0.0.1:8765, or 8765")
-    try:
-        require_loopback(host)
-    except ValueError as error:
-        raise Complaint(clean(str(error))) from None
+    if why := exposure(config.server, host, tokens=bool(config.issuers)):
+        raise Complaint(f"cannot listen on `{clean(host)}`: {why}")
+    if config.development_issuer is not None and not is_loopback(host):
+        raise Complaint(f"cannot listen on `{clean(host)}`: [development_issuer] is for loopback only")
     return host, int(port) if port else config.server.port
 
 
 COMMAND = Command(
     summary="serve the tool to MCP clients",
     description="Serve the tool to MCP clients: over standard input and output to the program that started it,\n"
-    "or over HTTP on loopback. Whoever asks has the scopes of one configured caller.",
+    "or over HTTP. Where the configuration names issuers, whoever asks over HTTP shows a token.\n"
+    "Else whoever asks has the scopes of one configured caller, and HTTP is for this machine.",
     examples=("guideway serve --stdio", "guideway serve --http", "guideway serve --http 127.0.0.1:0 --as reader"),
     exits=((Exit.OK, "the client closed the connection, or SIGINT or SIGTERM came"),),
     arguments=_arguments,

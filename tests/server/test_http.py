@@ -17,7 +17,9 @@ import pytest
 from mcp import Client
 
 from guideway.interpreter.drivers.memory import Behaviour
-from guideway.server.app import PATH, require_loopback, serve_http
+from guideway.server.app import serve_http
+from guideway.server.config import exposure
+from guideway.server.sections import ENDPOINT, ServerSection
 from guideway.server.tool import TOOL_NAME
 from tests.server.world import Era, World
 
@@ -95,8 +97,8 @@ async def test_nothing_else_is_served(world: World, subtests: pytest.Subtests) -
             ("GET", "/", 404),
             ("GET", "/sse", 404),
             ("POST", "/messages", 404),
-            ("PUT", PATH, 405),
-            ("GET", PATH, 400),
+            ("PUT", ENDPOINT, 405),
+            ("GET", ENDPOINT, 400),
         ]:
             with subtests.test(method=method, path=path):
                 assert (await http.request(method, httpx2.URL(url).join(path))).status_code == status
@@ -132,13 +134,13 @@ async def test_a_lone_surrogate_is_explained_and_ends_nothing(world: World) -> N
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.9", "::1", "localhost"])
-def test_loopback_may_be_bound(host: str) -> None:
-    require_loopback(host)
+def test_loopback_is_served_to_whoever_asks(host: str) -> None:
+    assert exposure(ServerSection(), host, tokens=False) is None
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "10.0.0.1", "guideway.example", "localhost.evil.example"])  # noqa: S104
-async def test_no_other_address_is_bound(world: World, host: str) -> None:
-    with pytest.raises(ValueError, match="is not a loopback address"):
+async def test_no_other_address_is_bound_where_no_token_is_asked_for(world: World, host: str) -> None:
+    with pytest.raises(ValueError, match="is not loopback, and nobody is asked for a token"):
         await serve_http(world.server, host=host)
 
 

@@ -1,0 +1,227 @@
+"""The gate in front of the protocol: no request comes in without a token that was verified.
+
+It decides who is asking, and answers those it does not let in. A call whose program needs more scopes than the token
+has is challenged here, because no answer of the protocol can be one. That is a convenience for clients; safety is the
+pipeline's, which checks every program whole and every node again. So a call that the gate cannot read it passes on,
+and a token that it cannot check it refuses. It logs no token, and no part of one.
+"""
+
+import json
+import logging
+import re
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+import anyio
+import pydantic_core
+from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.transport_security import DEFAULT_MAX_REQUEST_BODY_SIZE
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from starlette.authentication import AuthCredentials
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Send
+from starlette.types import Scope as Request
+
+from guideway.dsl.scopes import PROGRAM_SCOPES, Scope
+from guideway.server.oauth.access import Access
+from guideway.server.oauth.challenge import Challenges, Scheme
+from guideway.server.oauth.dpop import ProofRefused, Proofs
+from guideway.server.oauth.sdk_token import sdk_token
+from guideway.server.oauth.verified import IssuerUnavailable, TokenRefused, Verified
+from guideway.server.sections import ENDPOINT
+
+MOST_TOKEN_BYTES: Final = 16_384
+"""The longest token that is looked at."""
+
+_log: Final = logging.getLogger(__name__)
+#: RFC 9110, section 11.4: a scheme in any case, then one token68.
+_CREDENTIALS: Final = re.compile(rb"(?:bearer|dpop) +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
+_SCHEME: Final = re.compile(rb"(bearer|dpop)(?![^ ,])", re.IGNORECASE)
+_SCHEMES: Final = {scheme.lower().encode(): scheme for scheme in Scheme}
+_VERSION: Final = MCP_PROTOCOL_VERSION_HEADER.encode()
+
+
+class Gate:
+    """ASGI middleware. ``public`` are the paths that need no token, ``guarded`` those that do; nothing else is there.
+
+    ``required_scopes`` gives the scopes that the program of a ``tools/call`` needs, by the call's ``params``; none
+    where it finds no program.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        access: Access,
+        public: frozenset[str],
+        guarded: frozenset[str],
+        required_scopes: Callable[[object], frozenset[Scope]],
+    ) -> None:
+        self._app = app
+        self._known = AuthContextMiddleware(app)
+        self._access = access
+        self._challenges = Challenges(access)
+        self._proofs = Proofs()
+        self._public = public
+        self._guarded = guarded
+        self._required_scopes = required_scopes
+
+    async def __call__(self, request: Request, receive: Receive, send: Send) -> None:
+        if request["type"] == "lifespan" or (request["type"] == "http" and request["path"] in self._public):
+            await self._app(request, receive, send)
+        elif request["type"] != "http" or request["path"].removesuffix("/") not in self._guarded:
+            await PlainTextResponse("Not Found", 404)(request, receive, send)
+        else:
+            await self._guard(request, receive, send)
+
+    async def _guard(self, request: Request, receive: Receive, send: Send) -> None:
+        shown = self._shown(request)
+        if isinstance(shown, Response):
+            await shown(request, receive, send)
+            return
+        scheme, token = shown
+        verified = await self._verify(request, scheme, token)
+        if isinstance(verified, Response):
+            await verified(request, receive, send)
+            return
+        held = verified.principal.scopes
+        if held.isdisjoint(PROGRAM_SCOPES):
+            await self._challenges.insufficient_scope(verified, scheme)(request, receive, send)
+            return
+        if request["method"] == "POST" and request["path"] == ENDPOINT and not held >= PROGRAM_SCOPES:
+            body, receive = await _read(receive)
+            required = self._required_scopes(_call(body, request))
+            if not held >= required:
+                await self._challenges.insufficient_scope(verified, scheme, required)(request, receive, send)
+                return
+        known = sdk_token(token, verified, self._access.resource)
+        request["user"], request["auth"] = AuthenticatedUser(known), AuthCredentials(known.scopes)
+        expires_at = verified.principal.expires_at
+        if request["method"] == "GET" and expires_at is not None:
+            await self._stream(expires_at, scheme, request, receive, send)
+        else:
+            await self._known(request, receive, send)
+
+    def _shown(self, request: Request) -> tuple[Scheme, str] | Response:
+        """Return the scheme and the token that a request shows, or the answer where that is not exactly one."""
+        query = request["query_string"]
+        if query and any(name.lower() == "access_token" for name, _ in parse_qsl(query.decode("latin-1"), True)):
+            return self._challenges.invalid_request("a token belongs into the Authorization header, never into a URL")
+        values = [value for name, value in request["headers"] if name == b"authorization"]
+        if len(values) > 1:
+            return self._challenges.invalid_request("there is more than one Authorization header")
+        if not values or not (begins := _SCHEME.match(values[0])):
+            return self._challenges.no_token()
+        scheme = _SCHEMES[begins[1].lower()]
+        if len(values[0]) > MOST_TOKEN_BYTES:
+            return self._challenges.invalid_token("the token is too long", scheme)
+        found = _CREDENTIALS.fullmatch(values[0])
+        if not found:
+            return self._challenges.invalid_token("the token is malformed", scheme)
+        return scheme, found[1].decode("ascii")
+
+    async def _verify(self, request: Request, scheme: Scheme, token: str) -> Verified | Response:
+        """Return the caller, or the answer where there is none. Whatever goes wrong, nobody is let in for it."""
+        proves = scheme
+        try:
+            verified = await self._access.verifier.verify(token)
+            proves = Scheme.DPOP if verified.key_thumbprint else scheme
+            self._check_binding(request, scheme, token, verified)
+        except ProofRefused as refused:
+            _log.info("refused a proof: %s", refused)
+            return self._challenges.invalid_proof(str(refused))
+        except TokenRefused as refused:
+            _log.info("refused a token: %s", refused)
+            return self._challenges.invalid_token(str(refused), proves)
+        except IssuerUnavailable as error:
+            return self._challenges.unavailable(error)
+        except Exception as error:  # noqa: BLE001  # an error of this program, which must let nobody in
+            # Without the error's own words: what failed on a token may quote it.
+            where = "".join(traceback.format_tb(error.__traceback__))
+            _log.error("a token could not be checked: %s\n%s", type(error).__name__, where)
+            return self._challenges.broken()
+        return verified
+
+    def _check_binding(self, request: Request, scheme: Scheme, token: str, verified: Verified) -> None:
+        """Hold a token to the key that it is bound to: RFC 9449, section 7.
+
+        Raises ``TokenRefused``, ``ProofRefused``, and ``IssuerUnavailable`` where no more proofs can be remembered.
+        """
+        if verified.key_thumbprint is None:
+            if scheme is Scheme.DPOP:
+                raise TokenRefused("the token is bound to no key, so that its scheme is Bearer")
+            if verified.issuer.dpop == "required":
+                raise TokenRefused("the token is bound to no key, and this resource asks for that")
+        elif scheme is not Scheme.DPOP:
+            raise TokenRefused("the token is bound to a key, so that its scheme is DPoP")
+        else:
+            self._proofs.check(
+                [value.decode("latin-1") for name, value in request["headers"] if name == b"dpop"],
+                method=request["method"],
+                url=self._access.url(request["path"]),
+                token=token,
+                key_thumbprint=verified.key_thumbprint,
+            )
+
+    async def _stream(self, expires_at: float, scheme: Scheme, request: Request, receive: Receive, send: Send) -> None:
+        """Answer a GET, and end the answer when the token does: a stream may stay open for days.
+
+        Its client asks again, with the token that it has then.
+        """
+        begun = ended = False
+
+        async def watch(message: Message) -> None:
+            nonlocal begun, ended
+            begun, ended = True, message["type"] == "http.response.body" and not message.get("more_body", False)
+            await send(message)
+
+        with anyio.move_on_after(expires_at - time.time()) as expiry:
+            await self._known(request, receive, watch)
+        if expiry.cancelled_caught and not begun:
+            await self._challenges.invalid_token("the token has expired", scheme)(request, receive, send)
+        elif expiry.cancelled_caught and not ended:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _read(receive: Receive) -> tuple[bytes, Receive]:
+    """Return a request's body, and a ``receive`` that gives all of it again, as it came.
+
+    Of a body that is longer than the protocol takes, what was read until then.
+    """
+    messages: list[Message] = []
+    body = bytearray()
+    while len(body) <= DEFAULT_MAX_REQUEST_BODY_SIZE:
+        message = await receive()
+        messages.append(message)
+        body += message.get("body", b"")
+        if not message.get("more_body", False):
+            break
+    messages.reverse()
+
+    async def again() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return bytes(body), again
+
+
+def _call(body: bytes, request: Request) -> object:
+    """Return the ``params`` of a body that is a ``tools/call``; None for any other.
+
+    Read by the SDK's own parser of each era, so that both see the same request, two keys of one name included. A batch,
+    which no revision served here has, is refused by the SDK.
+    """
+    version = next((value for name, value in request["headers"] if name == _VERSION), None)
+    legacy = version is None or version.decode("latin-1") in HANDSHAKE_PROTOCOL_VERSIONS
+    read: Callable[[bytes], Any] = pydantic_core.from_json if legacy else json.loads
+    try:
+        message = read(body)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(message, dict) or message.get("method") != "tools/call" or "id" not in message:
+        return None
+    return message.get("params")
