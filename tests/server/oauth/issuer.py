@@ -97,6 +97,14 @@ def signer(algorithm: str = "ES256", kid: str | None = None) -> Signer:
 Reply = Callable[[], Response]
 
 
+class _Server(uvicorn.Server):
+    """Ends at once when it is told to."""
+
+    async def main_loop(self) -> None:
+        while not self.should_exit:
+            await anyio.sleep(0.005)
+
+
 @dataclass
 class Issuer:
     """The server, listening while it is entered. ``requests`` counts what was asked, by the endpoint's name:
@@ -162,7 +170,7 @@ class Issuer:
         routes = [Route(path, self._endpoint(name), methods=["GET", "POST"]) for path, name in names.items()]
         config = uvicorn.Config(Starlette(routes=routes), http="h11", ws="none", lifespan="off", log_config=None)
         config.timeout_graceful_shutdown = 1
-        self._server = server = uvicorn.Server(config)
+        self._server = server = _Server(config)
         self._thread = threading.Thread(target=lambda: server.run(sockets=[listener]), daemon=True)
         self._thread.start()
         while not server.started:
