@@ -182,4 +182,4 @@ class Evaluator:
 
 
 def _found(seen: Observation) -> tuple[State, str, str]:
-    return seen.state, seen.state.value, seen.output
+    return seen.state, "completed" if seen.completed else seen.state.value, seen.output

@@ -12,7 +12,7 @@ from typing import assert_never
 
 import anyio
 
-from guideway.interpreter.drivers.base import Fault, Observation, Phase, Probe, ServiceDriver, only_faults
+from guideway.interpreter.drivers.base import ChecksRights, Fault, Observation, Phase, Probe, ServiceDriver, only_faults
 from guideway.interpreter.results import Reason, State
 
 logger = logging.getLogger(__name__)
@@ -101,6 +101,14 @@ class Service:
                 output = _lines(fault.output, await self._tail(end))
                 raise Fault(fault.reason, fault.message, output) from fault
 
+    async def check_restart(self, deadline: float = math.inf) -> None:
+        """Return where nothing is known to forbid a restart, and change nothing. Raises ``Fault``, for operators."""
+        with only_faults(self.name), anyio.move_on_after(deadline) as scope:
+            if isinstance(self._driver, ChecksRights):
+                await self._driver.check_restart()
+        if scope.cancelled_caught:
+            raise _silence(deadline)
+
     async def close(self) -> None:
         """Give back what the driver holds."""
         await self._driver.close()
@@ -111,29 +119,35 @@ class Service:
             async with self._lock:
                 waiting.on(Reason.TIMED_OUT, "there was no word from the service manager")
                 before = await self._driver.observe()
-                await self._driver.restart(waiting.enter, end)
-                return await self._watch(before.identity, waiting)
+                seen = await self._driver.restart(waiting.enter, end)
+                return await self._watch(before.identity, seen, waiting)
         raise waiting.fault()
 
-    async def _watch(self, before: str | None, waiting: "_Waiting") -> Observation:
-        """Return once an instance other than ``before`` is well and has stayed so."""
+    async def _watch(self, before: str | None, seen: Observation | None, waiting: "_Waiting") -> Observation:
+        """Return once an instance other than ``before`` is well and has stayed so.
+
+        ``seen`` is what the driver saw last. Of a task that completed nothing runs; where there is a health check, that
+        has to pass all the same.
+        """
         pauses = _pauses()
         instance: str | None = None
         well_since: float | None = None
-        while True:
-            seen = await self._driver.observe()
+        seen = seen or await self._driver.observe()
+        while not (seen.completed and self._health is None):
             runs = _newcomer(seen, before, instance, waiting)
             instance = runs or instance
             if runs is None or not await self._is_well(seen, waiting):
                 well_since = None
                 await anyio.sleep(next(pauses))
-                continue
-            now = anyio.current_time()
-            well_since = now if well_since is None else well_since
-            remaining = well_since + self._settle - now
-            if remaining <= 0:
-                return seen
-            await anyio.sleep(min(next(pauses), remaining))
+            else:
+                now = anyio.current_time()
+                well_since = now if well_since is None else well_since
+                remaining = well_since + self._settle - now
+                if remaining <= 0:
+                    break
+                await anyio.sleep(min(next(pauses), remaining))
+            seen = seen if seen.completed else await self._driver.observe()
+        return seen
 
     async def _is_well(self, seen: Observation, waiting: "_Waiting") -> bool:
         if seen.state is State.DEGRADED:
@@ -207,6 +221,8 @@ class _Waiting:
         match phase:
             case Phase.STOPPING:
                 self.on(Reason.STOP_TIMED_OUT, "it had not stopped (if it stops later, nothing starts it again)")
+            case Phase.REPLACING:
+                self.on(Reason.STOP_TIMED_OUT, "it had not stopped (when it does, its service manager starts it again)")
             case Phase.STARTING:
                 self.on(Reason.START_TIMED_OUT, "it had not started")
             case _:
@@ -221,6 +237,8 @@ def _newcomer(seen: Observation, before: str | None, instance: str | None, waiti
 
     ``instance`` is the one that was seen to run already: nothing may take its place. Raises ``Fault``.
     """
+    if seen.completed:
+        return "a task that ran to its end"
     match seen.state:
         case State.STOPPED | State.FAILED:
             raise Fault(Reason.START_FAILED, "it started and ended", seen.output)

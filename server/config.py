@@ -22,6 +22,7 @@ from guideway.dsl.lexer import is_name
 from guideway.dsl.scopes import Scope
 from guideway.interpreter.drivers import DRIVERS
 from guideway.interpreter.drivers.base import DriverOptions, ProbeOptions
+from guideway.interpreter.drivers.installed import UnusableError
 from guideway.interpreter.probes import PROBES
 from guideway.server import toml_places
 from guideway.server.config_errors import ConfigError, Problem, dotted, explain, suggestion, syntax_problem
@@ -354,7 +355,11 @@ class _Reader:
         if kind not in kinds:
             self._choose((*path, chooser), kind, kinds, f"is not a {chooser}")
             return None
-        model = kinds[kind]
+        try:
+            model = kinds[kind]
+        except UnusableError as error:
+            self._say((*path, chooser), str(error))
+            return None
         others = {chooser, *common.model_fields}
         options = {key: value for key, value in table.items() if key not in others}
         checked = self._check(model, options, path, also=(*others, *more))

@@ -4,10 +4,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from guideway.interpreter.drivers.base import DriverOptions
+from guideway.interpreter.drivers.installed import Installed
 from guideway.interpreter.drivers.memory import MemoryOptions
 from guideway.interpreter.drivers.supervisord import SupervisordOptions
+from guideway.interpreter.drivers.systemd import SystemdOptions
 
-#: What a configuration can call a driver.
-DRIVERS: Mapping[str, type[DriverOptions]] = MappingProxyType(
-    {"supervisord": SupervisordOptions, "memory": MemoryOptions}
+_OWN: Mapping[str, type[DriverOptions]] = MappingProxyType(
+    {"supervisord": SupervisordOptions, "systemd": SystemdOptions, "memory": MemoryOptions}
 )
+
+#: What a configuration can call a driver: these, and what other packages have installed.
+DRIVERS: Mapping[str, type[DriverOptions]] = Installed(_OWN, "guideway.drivers", DriverOptions)  # type: ignore[type-abstract]

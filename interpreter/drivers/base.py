@@ -6,16 +6,18 @@ that is ``service``.
 
 import ipaddress
 import logging
+import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Protocol
+from pathlib import Path
+from typing import Annotated, Protocol, runtime_checkable
 
 import anyio
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict
 
 from guideway.interpreter.results import Reason, State
 
@@ -56,18 +58,21 @@ class Observation:
     """What a service manager says of a service now.
 
     ``identity`` is what changes when a new process or container takes over (a pid with its start time, say), None where
-    nothing runs. ``output`` is the manager's own text about it: untrusted.
+    nothing runs. ``output`` is the manager's own text about it: untrusted. ``completed`` is set where a restart started
+    a task, which is not there to stay, and that ran to its end with success: nothing is left of it to watch.
     """
 
     state: State
     identity: str | None = None
     output: str = ""
+    completed: bool = False
 
 
 class Phase(StrEnum):
     """What a restart is waiting for; at the deadline it decides the reason of the failure."""
 
     STOPPING = "stopping"
+    REPLACING = "replacing"  # it is being stopped, and its service manager starts it afterwards by itself
     STARTING = "starting"
 
 
@@ -87,12 +92,15 @@ class ServiceDriver(Protocol):
         """Return what the manager says now. Cheap: it is polled. Raises ``Fault``."""
         ...
 
-    async def restart(self, enter: Callable[[Phase], None], end: float) -> None:
+    async def restart(self, enter: Callable[[Phase], None], end: float) -> Observation | None:
         """Stop the service where it runs, start it, and return once the manager says that this is done.
 
-        Calls ``enter`` when a phase begins. A cancelled restart must not leave a service down: when it is cancelled
-        after it asked for the stop, it still waits for that and asks for the start, which it does not wait for, within
-        ``bring_back(end)``; so does one that lost an answer of the manager's on the way. ``end`` is in the seconds of
+        Returns what the driver saw of it then, None where it did not look. Calls ``enter`` when a phase begins.
+
+        A cancelled restart must not leave a service down: when it is cancelled after it asked for the stop, it still
+        waits for that and asks for the start, which it does not wait for, within ``bring_back(end)``; so does one that
+        lost an answer of the manager's on the way. Where the manager does all that by itself (``Phase.REPLACING``),
+        only what it would leave down is left to do. ``end`` is in the seconds of
         ``anyio.current_time``. Raises ``Fault``.
         """
         ...
@@ -103,6 +111,18 @@ class ServiceDriver(Protocol):
 
     async def close(self) -> None:
         """Give back what the driver holds."""
+        ...
+
+
+@runtime_checkable
+class ChecksRights(Protocol):
+    """What a driver can do beside, where its service manager can be asked for it."""
+
+    async def check_restart(self) -> None:
+        """Return where this process may restart the service, and change nothing.
+
+        Raises ``Fault``: ``no_permission``, with what to grant in its message, which is for operators.
+        """
         ...
 
 
@@ -157,6 +177,16 @@ def _address(text: str) -> str:
     return text
 
 
+def _socket_path(path: Path) -> Path:
+    if not path.is_absolute():
+        raise ValueError("must be an absolute path")
+    if len(os.fsencode(path)) > 107:  # sun_path, with its final zero (unix(7))
+        raise ValueError("is longer than the 107 bytes that a socket's path can have")
+    return path
+
+
 #: An IP address or a host name.
 Address = Annotated[str, AfterValidator(_address)]
 Port = Annotated[int, Field(ge=1, le=65535)]
+#: The absolute path of a unix socket.
+SocketPath = Annotated[Path, Strict(False), AfterValidator(_socket_path)]

@@ -7,9 +7,7 @@ One connection a call: it costs a millisecond, nothing idle is left to go stale 
 call can leave nothing half-read behind.
 """
 
-import errno
 import logging
-import os
 import re
 import ssl
 import xmlrpc.client
@@ -21,10 +19,10 @@ from urllib.parse import urlsplit
 
 import anyio
 import httpx2
-from pydantic import AfterValidator, Strict, model_validator
+from pydantic import AfterValidator, model_validator
 
-from guideway.interpreter.drivers.base import DriverOptions, Fault, Observation, Phase, bring_back
-from guideway.interpreter.drivers.causes import os_errors
+from guideway.interpreter.drivers.base import DriverOptions, Fault, Observation, Phase, SocketPath, bring_back
+from guideway.interpreter.drivers.causes import unreachable
 from guideway.interpreter.results import Reason, State
 
 logger = logging.getLogger(__name__)
@@ -217,7 +215,7 @@ class SupervisordDriver:
                     if len(answer) > MOST_RESPONSE_BYTES:
                         raise Fault(Reason.UNKNOWN, f"an answer of more than {MOST_RESPONSE_BYTES} bytes is not read")
         except (httpx2.TransportError, OSError) as error:
-            raise _unreachable(error) from error
+            raise unreachable(error, "supervisord") from error
         match status:
             case 200:
                 return bytes(answer)
@@ -248,28 +246,6 @@ def _text(said: object) -> str:
     return said.translate(_ORIGINALS) if isinstance(said, str) else ""
 
 
-def _unreachable(error: BaseException) -> Fault:
-    match next((found.errno for found in os_errors(error)), None):
-        case None:
-            return Fault(Reason.UNREACHABLE, "supervisord closed the connection without an answer")
-        case errno.EACCES | errno.EPERM:
-            return Fault(Reason.NO_PERMISSION, "this process may not connect to supervisord's socket")
-        case errno.ENOENT:
-            return Fault(Reason.UNREACHABLE, "supervisord is not there: its socket does not exist")
-        case errno.ECONNREFUSED:
-            return Fault(Reason.UNREACHABLE, "supervisord is not there: nothing listens on its socket")
-        case number:
-            return Fault(Reason.UNREACHABLE, f"supervisord cannot be reached: {os.strerror(number).lower()}")
-
-
-def _whole_path(path: Path) -> Path:
-    if not path.is_absolute():
-        raise ValueError("must be an absolute path")
-    if len(os.fsencode(path)) > 107:  # sun_path, with its final zero (unix(7))
-        raise ValueError("is longer than the 107 bytes that a socket's path can have")
-    return path
-
-
 def _loopback(text: str) -> str:
     parts = urlsplit(text)
     plain = parts.scheme == "http" and parts.port and parts.path in {"", "/"} and not parts.query and not parts.fragment
@@ -291,7 +267,7 @@ class SupervisordOptions(DriverOptions):
     """A program of a supervisord: ``socket`` or ``url`` says where that is."""
 
     program: Annotated[str, AfterValidator(_one_program)]
-    socket: Annotated[Path, Strict(False), AfterValidator(_whole_path)] | None = None
+    socket: SocketPath | None = None
     url: Annotated[str, AfterValidator(_loopback)] | None = None
 
     @model_validator(mode="after")

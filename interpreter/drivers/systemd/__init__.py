@@ -1,0 +1,49 @@
+"""Services that are units of a systemd, over D-Bus; here what the configuration says of them.
+
+The D-Bus library is loaded when the first of them is made: a configuration without one does not need it.
+"""
+
+import os
+import re
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, model_validator
+
+from guideway.interpreter.drivers.base import DriverOptions, ServiceDriver, SocketPath
+
+_SYSTEM_BUS = Path("/run/dbus/system_bus_socket")
+_NAME = re.compile(r"[A-Za-z0-9:_.\\-]+(@[A-Za-z0-9:_.\\-]+)?\.service")
+
+
+def _one_service(name: str) -> str:
+    if len(name) > 255 or not _NAME.fullmatch(name):
+        raise ValueError("must be the whole name of a service unit, such as `nginx.service` or `worker@1.service`")
+    return name
+
+
+class SystemdOptions(DriverOptions):
+    """A service unit of the system's systemd or of this user's; ``bus`` is the socket of the bus that it is on."""
+
+    unit: Annotated[str, AfterValidator(_one_service)]
+    manager: Literal["system", "user"] = "system"
+    bus: SocketPath | None = None
+
+    @model_validator(mode="after")
+    def _has_its_library(self) -> Self:
+        if find_spec("dbus_fast") is None:
+            raise ValueError('needs the package `dbus-fast`: install it with `pip install "guideway[systemd]"`')
+        return self
+
+    def build(self) -> ServiceDriver:
+        """Make the driver."""
+        from guideway.interpreter.drivers.systemd.bus import bus_at  # noqa: PLC0415  # 70 ms, for who needs it
+        from guideway.interpreter.drivers.systemd.driver import SystemdDriver  # noqa: PLC0415
+
+        return SystemdDriver(self.unit, bus_at(self.bus or self._usual_bus()), users=self.manager == "user")
+
+    def _usual_bus(self) -> Path:
+        if self.manager == "system":
+            return _SYSTEM_BUS
+        return Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}", "bus")

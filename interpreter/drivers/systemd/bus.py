@@ -1,0 +1,236 @@
+"""The message bus that systemd is asked over: one connection for all units behind it, made anew after it died.
+
+Owns connections, calls and the news of ended jobs. Never knows what a unit is, or what an answer means.
+"""
+
+import asyncio
+import os
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import anyio
+from dbus_fast import AuthError, Message, MessageType
+from dbus_fast.aio import MessageBus
+from dbus_fast.auth import AuthExternal
+
+from guideway.interpreter.drivers.base import Fault
+from guideway.interpreter.drivers.causes import unreachable
+from guideway.interpreter.results import Reason
+
+SYSTEMD: Final = "org.freedesktop.systemd1"
+MANAGER: Final = "org.freedesktop.systemd1.Manager"
+MANAGER_PATH: Final = "/org/freedesktop/systemd1"
+PROPERTIES: Final = "org.freedesktop.DBus.Properties"
+
+#: How long a connection may take to be made, handshake included.
+CONNECT_SECONDS: Final = 5.0
+
+# systemd tells the end of a job to whoever asked for it, without a Subscribe, which would make it tell everything.
+_JOB_REMOVED: Final = (
+    f"type='signal',sender='{SYSTEMD}',path='{MANAGER_PATH}',interface='{MANAGER}',member='JobRemoved'"
+)
+
+
+class Lost(Fault):
+    """The bus cannot be reached, or its connection ended: what was asked may have been done or not."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Reason.UNREACHABLE, message)
+
+
+class Refusal(Exception):  # noqa: N818  # the driver makes a ``Fault`` of it
+    """An error instead of an answer: its name on the bus, and its text, which is untrusted."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(name)
+        self.name = name
+        self.text = text
+
+
+class Jobs:
+    """The jobs that ended while somebody listens. A job is known by who runs it and its path."""
+
+    def __init__(self) -> None:
+        self._results: dict[tuple[str | None, str], str] = {}
+        self._news = anyio.Event()
+        self._over = False
+
+    def result(self, owner: str | None, job: str) -> str | None:
+        """Return how a job ended, in systemd's word, None while no end of it is known."""
+        return self._results.get((owner, job))
+
+    async def news(self) -> None:
+        """Wait until another job ended. Raises ``Lost``."""
+        if not self._over:
+            await self._news.wait()
+        if self._over:
+            raise _gone()
+
+    def ended(self, owner: str | None, job: str, result: str) -> None:
+        """Note the end of a job."""
+        self._results[owner, job] = result
+        self._news.set()
+        self._news = anyio.Event()
+
+    def end(self) -> None:
+        """Note that there will be no more news."""
+        self._over = True
+        self._news.set()
+
+
+class Link:
+    """A connection that lives until it is closed or the bus ends it."""
+
+    def __init__(self, bus: MessageBus) -> None:
+        self._bus = bus
+        self._loop = asyncio.get_running_loop()
+        self._listening: set[Jobs] = set()
+        bus.add_message_handler(self._heard)
+        # A task of its own: who awaits the library's future and is cancelled would cancel that for everybody.
+        self._end = asyncio.create_task(self._watch())
+
+    @property
+    def lives(self) -> bool:
+        """Whether it can be used, and here: a connection belongs to the event loop that it was made in."""
+        return self._bus.connected and self._loop is asyncio.get_running_loop()
+
+    async def call(
+        self, member: str, signature: str, *arguments: Any, path: str, interface: str, returns: str, to: str = SYSTEMD
+    ) -> Message:
+        """Call a method and return the answer. Raises ``Refusal`` for an error and ``Fault``."""
+        if not self._bus.connected:  # the library would write to a file descriptor that may be another's by now
+            raise _gone()
+        message = Message(
+            destination=to,
+            path=path,
+            interface=interface,
+            member=member,
+            signature=signature,
+            body=list(arguments),
+        )
+        try:
+            reply = await self._bus.call(message)
+        except Exception as error:
+            if self._bus.connected:
+                raise
+            raise _gone() from error
+        if reply is None:  # what the library hands out where it was closed meanwhile
+            raise _gone()
+        if reply.message_type is MessageType.ERROR:
+            text = reply.body[0] if reply.body and isinstance(reply.body[0], str) else ""
+            raise Refusal(reply.error_name or "", text)
+        if reply.signature != returns:
+            raise Fault(Reason.UNKNOWN, "what answers on the bus does not speak as systemd does")
+        return reply
+
+    @contextmanager
+    def jobs(self) -> Iterator[Jobs]:
+        """Listen for the ends of jobs. Begins before a job is asked for: its end can be told before its path is."""
+        jobs = Jobs()
+        self._listening.add(jobs)
+        try:
+            yield jobs
+        finally:
+            self._listening.discard(jobs)
+
+    async def close(self) -> None:
+        """End the connection, and wait until it has."""
+        if self._loop is not asyncio.get_running_loop():
+            return  # it ended with its loop
+        if self._bus.connected:
+            self._bus.disconnect()
+        await asyncio.wait([self._end])  # which cancels nothing when it is cancelled
+
+    async def _watch(self) -> None:
+        with suppress(Exception):  # why it ended is told to each call that was out
+            await self._bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
+        for jobs in self._listening:
+            jobs.end()
+
+    def _heard(self, message: Message) -> None:
+        if (
+            message.message_type is MessageType.SIGNAL
+            and (message.interface, message.member, message.signature) == (MANAGER, "JobRemoved", "uoss")
+        ):  # fmt: skip
+            _, job, _, result = message.body
+            for jobs in self._listening:
+                jobs.ended(message.sender, job, result)
+
+
+class Bus:
+    """A bus by the path of its socket. ``uid`` is whom we are to its authentication, None for this process's user.
+
+    Whoever asks over it is a member from then on, until they leave; the last one to leave closes the connection.
+    """
+
+    def __init__(self, socket: Path, uid: int | None = None) -> None:
+        self.socket = socket
+        self.uid = uid
+        self._members: set[object] = set()
+        self._link: Link | None = None
+        self._changing = anyio.Lock()
+
+    async def link(self, member: object) -> Link:
+        """Return the connection, made where none lives: one attempt a call. Raises ``Fault``."""
+        self._members.add(member)
+        if self._link is not None and self._link.lives:
+            return self._link
+        async with self._changing:
+            if self._link is None or not self._link.lives:
+                self._link = await self._connect()
+            return self._link
+
+    async def leave(self, member: object) -> None:
+        """Be a member no more."""
+        self._members.discard(member)
+        async with self._changing:
+            if not self._members and self._link is not None:
+                link, self._link = self._link, None
+                await link.close()
+
+    async def _connect(self) -> Link:
+        uid = os.geteuid() if self.uid is None else self.uid
+        address = f"unix:path={quote(str(self.socket)).replace('~', '%7E')}"
+        try:
+            with anyio.fail_after(CONNECT_SECONDS):
+                link = Link(await MessageBus(address, auth=AuthExternal(uid)).connect())
+                try:
+                    await link.call(
+                        "AddMatch",
+                        "s",
+                        _JOB_REMOVED,
+                        path="/org/freedesktop/DBus",
+                        interface="org.freedesktop.DBus",
+                        returns="",
+                        to="org.freedesktop.DBus",
+                    )
+                except BaseException:
+                    with anyio.CancelScope(shield=True):
+                        await link.close()
+                    raise
+        except TimeoutError:
+            raise Lost(f"the message bus did not answer within {CONNECT_SECONDS:g} s") from None
+        except AuthError as error:
+            raise Fault(Reason.NO_PERMISSION, "the message bus does not let this user in") from error
+        except Refusal as refusal:
+            raise Fault(Reason.NO_PERMISSION, "the message bus does not let this user listen", refusal.text) from None
+        except (OSError, EOFError) as error:
+            fault = unreachable(error, "the message bus")
+            raise (Lost(fault.message) if fault.reason is Reason.UNREACHABLE else fault) from error
+        return link
+
+
+_BUSES: weakref.WeakValueDictionary[tuple[Path, int | None], Bus] = weakref.WeakValueDictionary()
+
+
+def bus_at(socket: Path, uid: int | None = None) -> Bus:
+    """Return the bus at a socket, the same one for everybody."""
+    return _BUSES.setdefault((socket, uid), Bus(socket, uid))
+
+
+def _gone() -> Lost:
+    return Lost("the message bus ended the connection")
