@@ -12,6 +12,7 @@ from guideway.dsl.scopes import scope_list
 from guideway.interpreter.results import Containment, Event, Outcome, Report, State, Status, Step
 
 _STATES = frozenset(State)
+_OUTCOMES = frozenset(Outcome)
 
 #: States for which a person wants to read what the service itself said.
 UNWELL: Final = frozenset({State.DEGRADED, State.FAILED})
@@ -19,7 +20,7 @@ UNWELL: Final = frozenset({State.DEGRADED, State.FAILED})
 
 def report_lines(report: Report) -> list[str]:
     """Return a whole report: its steps with the containments between them, why it was refused, and how it ended."""
-    lines = [event_line(event) for event in _in_order(report)]
+    lines = [event_line(event) for event in in_order(report)]
     if report.refusal is not None:
         lines += refusal_lines(report.refusal)
     return [*lines, summary_line(report)]
@@ -37,6 +38,12 @@ def event_line(event: Event) -> str:
             )
         case _:
             assert_never(event)
+
+
+def outcome_in(line: str) -> Outcome | None:
+    """Return the outcome in a line that ``event_line`` made, None where it is not of a step."""
+    number, *rest = line.split(maxsplit=2)[:2] or [""]
+    return Outcome(rest[0]) if number.isdecimal() and rest and rest[0] in _OUTCOMES else None
 
 
 def output_lines(step: Step) -> list[str]:
@@ -58,6 +65,15 @@ def refusal_lines(refusal: Refusal) -> list[str]:
         lines.append(f"required scopes: {scope_list(refusal.required_scopes)}")
         lines.append(f"missing scopes: {scope_list(refusal.missing_scopes)}")
     return lines
+
+
+def in_order(report: Report) -> Iterator[Event]:
+    """Yield steps and containments as they happened: a containment comes behind the step that failed."""
+    containments = list(reversed(report.containments))
+    for step in report.steps:
+        yield step
+        while containments and containments[-1].after_step <= step.number:
+            yield containments.pop()
 
 
 def summary_line(report: Report) -> str:
@@ -93,12 +109,3 @@ def _findings(step: Step) -> str:
 
 def _printable(line: str) -> str:
     return line if line.isprintable() else "".join(char if char.isprintable() else " " for char in line)
-
-
-def _in_order(report: Report) -> Iterator[Event]:
-    """Yield steps and containments as they happened: a containment comes behind the step that failed."""
-    containments = list(reversed(report.containments))
-    for step in report.steps:
-        yield step
-        while containments and containments[-1].after_step <= step.number:
-            yield containments.pop()

@@ -25,16 +25,26 @@ class Exit(IntEnum):
     TERMINATED = 143  # 128 and the number of SIGTERM
 
 
-class Complaint(Exception):  # noqa: N818  # it is said to a person and ends the command with ``Exit.USAGE``
-    """The command line or the configuration is wrong, or a file cannot be read.
+class Complaint(Exception):  # noqa: N818  # it is said to a person and ends the command
+    """The command line or the configuration is wrong, a file cannot be read, or a server is not to be had.
 
-    ``code`` is ``usage``, ``configuration`` or ``file``. ``details`` is what a machine may want beside the message.
+    ``code`` is ``usage``, ``configuration`` or ``file``, or one of ``SignInError``. ``details`` is what a machine may
+    want beside the message.
     """
 
-    def __init__(self, message: str, *, code: str = "usage", help: str | None = None, **details: Any) -> None:  # noqa: A002  # the word that diagnostics use
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str = "usage",
+        help: str | None = None,  # noqa: A002  # the word that diagnostics use
+        exit_code: Exit = Exit.USAGE,
+        **details: Any,
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.help = help
+        self.exit_code = exit_code
         self.details = details
 
     def to_json(self) -> dict[str, Any]:
@@ -68,7 +78,7 @@ class Command(Record):
 
     def _epilog(self) -> str:
         examples = "\n".join(f"  {line}" for line in self.examples)
-        usage = (Exit.USAGE, "wrong usage or configuration, or a file that cannot be read")
+        usage = (Exit.USAGE, "wrong usage or configuration, or a file or server that cannot be reached")
         codes = "\n".join(f"  {code.value:<4}{meaning}" for code, meaning in (*self.exits, usage))
         return f"examples:\n{examples}\n\nexit codes:\n{codes}"
 

@@ -1,6 +1,8 @@
 """A refusal and warnings, drawn for a person."""
 
+from guideway.dsl.analysis import analyze
 from guideway.dsl.errors import Diagnostic, Refusal, draw
+from guideway.dsl.parser import Limits, parse
 from guideway.dsl.scopes import scope_list
 from guideway.dsl.source import Source
 from guideway.server.cli.console import BOLD, CYAN, RED, YELLOW, Console
@@ -10,6 +12,15 @@ def say_warnings(console: Console, source: Source, warnings: tuple[Diagnostic, .
     """Write what is right in a program, and easy to misread."""
     for one in warnings:
         console.drawing(draw(one, source, severity="warning"), YELLOW)
+
+
+def say_program_warnings(console: Console, source: Source, limits: Limits) -> None:
+    """Write the warnings of a program that is about to run."""
+    try:
+        say_warnings(console, source, analyze(parse(source.text, name=source.name, limits=limits)).warnings)
+    except Refusal:  # it comes in the report of the run
+        return
+    console.stream.flush()
 
 
 def say_refusal(console: Console, refusal: Refusal, note: str | None = None) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 import anyio
 
-from guideway.interpreter.results import Containment, Event, Outcome, Step
+from guideway.interpreter.results import Event, Outcome, Step
 from guideway.server.cli.console import BACK_AND_CLEAR, BOLD, DIM, GREEN, RED, YELLOW, Console, Span, is_lively
 from guideway.server.render import event_line, output_lines
 
@@ -23,24 +23,29 @@ class StepList:
         self._console = console
         self._quiet = quiet
         self._lives = not quiet and is_lively(console.stream)
-        self._running: Step | None = None
+        self._running: str | None = None
         self._since = 0.0
 
     def __call__(self, event: Event) -> None:
         """Show one event."""
-        match event:
-            case Step(outcome=Outcome.RUNNING):
-                self._running, self._since = event, anyio.current_time()
-                self._draw()
-                return
-            case Step():
-                self._running = None
-            case Containment():
-                pass
-        self.line(*_colored(event))
+        self.show(event_line(event), event.outcome if isinstance(event, Step) else None)
         if isinstance(event, Step):
-            for line in output_lines(event):
-                self.line((line, DIM))
+            self.output(event)
+
+    def show(self, line: str, outcome: Outcome | None) -> None:
+        """Show the line of one event: of a step with this outcome, or of none."""
+        if outcome is Outcome.RUNNING:
+            self._running, self._since = line, anyio.current_time()
+            self._draw()
+            return
+        if outcome is not None:
+            self._running = None
+        self.line(*_colored(line, outcome))
+
+    def output(self, step: Step) -> None:
+        """Show what the service of a step said itself, where a person wants to read it."""
+        for line in output_lines(step) if step.outcome is not Outcome.RUNNING else ():
+            self.line((line, DIM))
 
     def line(self, *spans: Span) -> None:
         """Write a line of its own, in the place of the one that lives."""
@@ -63,7 +68,7 @@ class StepList:
     def _draw(self) -> None:
         if not self._lives or self._running is None:
             return
-        line = f"{event_line(self._running)} {anyio.current_time() - self._since:.0f} s"
+        line = f"{self._running} {anyio.current_time() - self._since:.0f} s"
         try:
             columns = os.get_terminal_size(self._console.stream.fileno()).columns or 80  # 0: it does not know
         except OSError:
@@ -79,12 +84,9 @@ class StepList:
             self._console.drop()
 
 
-def _colored(event: Event) -> tuple[Span, ...]:
-    line = event_line(event)
-    match event:
-        case Step():  # its number, its outcome in the colour of it, and the rest
-            color = _COLORS.get(event.outcome, YELLOW)
-            head, outcome, rest = line.partition(event.outcome.value)
-            return head, (outcome, f"{BOLD};{color}"), rest
-        case Containment():
-            return ((line, YELLOW),)
+def _colored(line: str, outcome: Outcome | None) -> tuple[Span, ...]:
+    if outcome is None:  # a containment
+        return ((line, YELLOW),)
+    # A step's number, its outcome in the colour of it, and the rest.
+    head, word, rest = line.partition(outcome.value)
+    return head, (word, f"{BOLD};{_COLORS.get(outcome, YELLOW)}"), rest

@@ -1,0 +1,174 @@
+"""``guideway run --server``: one program on a server, shown as it would be here.
+
+The steps come as progress, a line each, and whole in the report at the end. All of it is the server's text: cleaned.
+"""
+
+import argparse
+import sys
+import time
+from functools import partial
+from typing import Any, Final
+
+import anyio
+import mcp_types as types
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from guideway import __version__
+from guideway.dsl.analysis import analyze
+from guideway.dsl.errors import Code, Refusal
+from guideway.dsl.parser import Limits, parse
+from guideway.dsl.scopes import PROGRAM_SCOPES, known_scopes
+from guideway.dsl.source import Source
+from guideway.interpreter.authorizer import require_scopes
+from guideway.interpreter.principal import Principal
+from guideway.interpreter.results import Report, Step
+from guideway.server.cli.command import Exit
+from guideway.server.cli.console import BOLD, DIM, RED, Console, write_json
+from guideway.server.cli.files import STDIN, read_program
+from guideway.server.cli.logs import show_log
+from guideway.server.cli.outcome import exit_code, refused_unread, say_outcome
+from guideway.server.cli.person import complaint, person, speaking_to
+from guideway.server.cli.refusals import say_program_warnings
+from guideway.server.cli.steps import StepList
+from guideway.server.cli.watched import watch
+from guideway.server.received import UnreadableReport, read_report
+from guideway.server.render import event_line, in_order, outcome_in, output_lines
+from guideway.server.sign_in.auth import SignedIn
+from guideway.server.sign_in.browser import Person
+from guideway.server.sign_in.errors import ScopesMissingError, ServerError, SignInError, theirs
+from guideway.server.sign_in.servers import client, server_url
+from guideway.server.sign_in.session import Session
+from guideway.server.sign_in.store import standard_store
+from guideway.server.tool import TOOL_NAME
+
+#: The most that any server can be configured to take. What this one takes it says itself.
+_LIMITS: Final = Limits(bytes=1_048_576, nesting=100, commands=10_000)
+_CANCELLED: Final = "the server was told, and has no report for who is gone"
+
+
+def run_there(options: argparse.Namespace) -> int:
+    """Run a program on a server; return the exit code. Raises ``Complaint``."""
+    show_log()
+    console, errors = Console(options.color), Console(options.color, error=True)
+    steps = StepList(console, quiet=options.json)
+
+    def end(report: Report, document: dict[str, Any], note: str | None = None) -> int:
+        if options.json:
+            write_json(document)
+        else:
+            say_outcome(errors, steps, report, note)
+        return exit_code(report)
+
+    try:
+        source = read_program(options.file, most=_LIMITS.bytes)
+    except Refusal as refusal:
+        refused = refused_unread(refusal)
+        return end(refused, refused.to_json())
+    if not options.json:
+        say_program_warnings(errors, source, _LIMITS)
+    call = _Call(source, steps)
+    try:
+        session = Session(server_url(options.server), standard_store(), options.ca_file)
+        number = anyio.run(call.make, session, _person(options, errors))
+    except ScopesMissingError as error:
+        refused = refused_unread(_refusal(source, error))
+        return end(refused, refused.to_json(), error.help)
+    except SignInError as error:
+        raise complaint(error, Exit.FAILED if call.began else Exit.USAGE) from None
+    if call.report is not None:
+        return end(call.report, call.document)
+    if options.json:
+        write_json({"error": {"code": "cancelled", "message": f"cancelled: {_CANCELLED}", "help": None}})
+    else:
+        steps.line((f"cancelled: {_CANCELLED if call.began else 'nothing ran'}", f"{BOLD};{RED}"))
+    return 128 + (number or 0)
+
+
+def _person(options: argparse.Namespace, errors: Console) -> Person | None:
+    """Return who can be asked to sign in: whoever sits at the terminal, where that is one and may be asked."""
+    if options.no_input or not errors.stream.isatty():
+        return None
+    return person(errors, browser=True, pastes=options.file != STDIN and sys.stdin.isatty())
+
+
+def _refusal(source: Source, error: ScopesMissingError) -> Refusal:
+    """Return the refusal of a program that the server turned away for its scopes, with the places that need them.
+
+    Raises ``Complaint`` where the server did not say it of this program.
+    """
+    caller = Principal("", PROGRAM_SCOPES - known_scopes(error.missing))
+    try:
+        program = parse(source.text, name=source.name, limits=_LIMITS)
+        require_scopes(analyze(program), caller, source, time.time())
+    except Refusal as refusal:
+        if refusal.code is Code.INSUFFICIENT_SCOPE:
+            return refusal
+    raise complaint(
+        error, Exit.REFUSED, required_scopes=list(error.required), missing_scopes=list(error.missing)
+    ) from None
+
+
+class _Call:
+    """One call of the tool. ``report`` is None where a signal came first; ``document`` is it as the server sent it."""
+
+    def __init__(self, source: Source, steps: StepList) -> None:
+        self.report: Report | None = None
+        self.document: dict[str, Any] = {}
+        self.began = False
+        self._source = source
+        self._steps = steps
+        self._shown: list[str] = []
+
+    async def make(self, session: Session, asked: Person | None) -> int | None:
+        """Make the call; return the signal that cancelled it. Raises ``SignInError``."""
+        with speaking_to(session.server):
+            return await watch(partial(self._make, session, asked), self._steps)
+
+    async def _make(self, session: Session, asked: Person | None) -> None:
+        about = types.Implementation(name="guideway", version=__version__)
+        arguments = {"program": self._source.text}
+        call = types.CallToolRequest(params=types.CallToolRequestParams(name=TOOL_NAME, arguments=arguments))
+        async with (
+            client(session.server, session.ca_file, SignedIn(session, asked)) as http,
+            Client(streamable_http_client(session.server, http_client=http), client_info=about) as mcp,
+        ):
+            # Not `call_tool`: it would list the tools, to hold a report against a schema that the server gave itself.
+            result = await mcp.session.send_request(call, types.CallToolResult, progress_callback=self._progress)
+            self._end(result, session.server)
+
+    async def _progress(self, progress: float, total: float | None, message: str | None) -> None:  # noqa: ARG002
+        if message is None or self.report is not None:  # late: the report has it
+            return
+        self.began = True
+        outcome = outcome_in(message)
+        self._steps.show(message, outcome)
+        self._shown.append(message)
+
+    def _end(self, result: types.CallToolResult, server: str) -> None:
+        if result.structured_content is None:
+            said = " ".join(part.text for part in result.content if isinstance(part, types.TextContent))
+            raise ServerError(f"`{server}` ran nothing: {theirs(said)}")
+        try:
+            self.report = read_report(result.structured_content, self._source)
+        except UnreadableReport as error:
+            raise ServerError(f"the report of `{server}` cannot be read: {theirs(error)}") from None
+        self.document = result.structured_content
+        self._show_rest(self.report)
+
+    def _show_rest(self, report: Report) -> None:
+        """Show what no progress told: what services said, and steps where the server sends no progress."""
+        later: list[Step] = []
+        last = self._shown[-1] if self._shown else None
+        for event in in_order(report):
+            line = event_line(event)
+            if line not in self._shown:
+                self._steps(event)
+            elif isinstance(event, Step) and line == last:
+                self._steps.output(event)  # right below its line
+            elif isinstance(event, Step):
+                later.append(event)
+        for step in later:
+            if output_lines(step):
+                self._steps.line((f"step {step.number} said:", DIM))
+                self._steps.output(step)

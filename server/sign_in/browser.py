@@ -1,0 +1,85 @@
+"""Somebody who signs in: told where to go, sent there where this machine has a browser, and waited for.
+
+Where it has none, over SSH say, the browser is elsewhere and cannot come back here: the person pastes the address that
+it ended at.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import anyio
+import anyio.lowlevel
+
+from guideway.server.sign_in.errors import SignInError
+from guideway.server.sign_in.redirect import Answer, Redirect
+
+_MINUTES: Final = 10
+_LONGEST_LINE: Final = 16_384
+
+
+class Person:
+    """``tell`` writes a line for them. ``opens`` a browser here, or else ``pastes`` what theirs ended at."""
+
+    def __init__(self, tell: Callable[[str], None], *, opens: bool, pastes: bool) -> None:
+        self._tell = tell
+        self._opens = opens
+        self._pastes = pastes and not opens
+
+    def send(self, url: str, why: str) -> None:
+        """Say why they are asked and where to go, and go there."""
+        self._tell(f"{why}; {'the browser opens' if self._opens else 'open this in a browser'}:")
+        self._tell(f"  {url}")
+        if self._pastes:
+            self._tell("a browser on another machine ends at an address that does not load: paste it here")
+        if self._opens:
+            _open(url)
+
+    async def answer(self, redirect: Redirect) -> Answer:
+        """Wait for what the issuer answers. Raises ``SignInError`` where that takes too long."""
+        answers: list[Answer] = []
+        with anyio.move_on_after(_MINUTES * 60):
+            async with anyio.create_task_group() as tasks:
+                if self._pastes:
+                    tasks.start_soon(self._read, redirect)
+                answers.append(await redirect.answer())
+                tasks.cancel_scope.cancel()
+        if not answers:
+            raise SignInError(f"nobody signed in within {_MINUTES} minutes")
+        return answers[0]
+
+    async def _read(self, redirect: Redirect) -> None:
+        """Take lines of standard input until one is the answer; once it ends, the answer may still come here."""
+        pending = b""
+        while chunk := await _read_some(sys.stdin.fileno()):
+            *lines, pending = (pending + chunk)[-_LONGEST_LINE:].split(b"\n")
+            for line in lines:
+                if line.strip() and not redirect.paste(line.decode("utf-8", "replace")):
+                    self._tell(f"this is not it: it starts with {redirect.uri}? and is in the browser's address bar")
+
+
+def has_browser(environment: Mapping[str, str] = os.environ) -> bool:
+    """Say whether a browser with a window can be opened here; one that takes the terminal over is none."""
+    return sys.platform == "darwin" or any(environment.get(key) for key in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"))
+
+
+def _open(url: str) -> None:
+    """Open a URL in the person's browser: by a process of its own, whose words do not get between ours."""
+    subprocess.Popen(  # noqa: S603  # no shell; the URL is https, or http on loopback
+        [sys.executable, "-m", "webbrowser", url],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C here is not meant for it
+    )
+
+
+async def _read_some(descriptor: int) -> bytes:
+    """Read from a descriptor without a thread, which could not be ended."""
+    try:
+        await anyio.wait_readable(descriptor)
+    except PermissionError:  # a plain file, which never lets anybody wait (epoll_ctl(2), EPERM)
+        await anyio.lowlevel.checkpoint()
+    return os.read(descriptor, _LONGEST_LINE)

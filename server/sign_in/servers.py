@@ -1,0 +1,153 @@
+"""Which servers are spoken to, and how: TLS everywhere but on loopback, and the failures of the network in words."""
+
+import ssl
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
+
+import httpx2
+
+from guideway.server.sections import ENDPOINT, is_loopback
+from guideway.server.sign_in.errors import ServerError, SignInError, WrongUsageError, theirs
+
+#: Seconds: a server may hold the answer of a call open while its pipeline runs, and says now and then that it does.
+TIMEOUT: Final = httpx2.Timeout(30.0, read=300.0)
+
+_NOT_PRIVATE: Final = "`{}` is not https, and tokens travel over plain http on loopback alone"
+_PORTS: Final = {"https": 443, "http": 80}
+
+
+def server_url(text: str) -> str:
+    """Return the URL of an endpoint in the one form in which it is a name for what is kept; no path is ``/mcp``.
+
+    Raises ``WrongUsageError``.
+    """
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        parts, host, port = urlsplit(""), "", None
+    plain = text.isascii() and text.isprintable() and " " not in text
+    if parts.scheme not in _PORTS or not host or not plain or parts.username is not None or parts.password is not None:
+        raise WrongUsageError(
+            f"`{theirs(text)}` is not the URL of a server", "for example https://guideway.example.com/mcp"
+        )
+    if parts.query or parts.fragment:
+        raise WrongUsageError(f"`{theirs(text)}` has a query or a fragment, which an endpoint has not")
+    if not _is_private(text, None):
+        raise WrongUsageError(_NOT_PRIVATE.format(theirs(text)))
+    name = f"[{host}]" if ":" in host else host
+    at = name if port in (None, _PORTS[parts.scheme]) else f"{name}:{port}"
+    return urlunsplit((parts.scheme, at, parts.path if parts.path.strip("/") else ENDPOINT, "", ""))
+
+
+def require_private(url: str, server: str) -> None:
+    """Raise ``SignInError`` for a URL where others could read along: plain HTTP that leaves this machine.
+
+    Where ``server`` is on another machine it is refused altogether: it must not make this shell talk to what listens on
+    loopback here.
+    """
+    if not _is_private(url, server):
+        raise SignInError(_NOT_PRIVATE.format(theirs(url.partition("?")[0])))
+
+
+def _is_private(url: str, server: str | None) -> bool:
+    parts = urlsplit(url)
+    here = is_loopback(parts.hostname or "") and (server is None or is_loopback(urlsplit(server).hostname or ""))
+    return parts.scheme == "https" or (parts.scheme == "http" and here)
+
+
+def trusted(ca_file: str | None) -> ssl.SSLContext:
+    """Return whom to trust: the system's authorities, or those of ``SSL_CERT_FILE``; and a file's. PEM."""
+    context = ssl.create_default_context()
+    if ca_file is not None:
+        try:
+            context.load_verify_locations(ca_file)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else "it holds no PEM certificate"
+            raise WrongUsageError(f"cannot read the certificates in `{theirs(ca_file)}`: {reason.lower()}") from None
+    return context
+
+
+def client(server: str, ca_file: str | None = None, auth: httpx2.Auth | None = None) -> httpx2.AsyncClient:
+    """Return an HTTP client for a server and its issuer. It follows no redirect by itself.
+
+    Proxies of the environment are used, except for what is on this machine. With ``auth``, a server that is not well
+    raises ``ServerError`` from the request: the protocol has no answer for that.
+    """
+    away = not is_loopback(urlsplit(server).hostname or "")
+    hooks = {"response": [_require_well]} if auth is not None else {}
+    return httpx2.AsyncClient(auth=auth, verify=trusted(ca_file), timeout=TIMEOUT, trust_env=away, event_hooks=hooks)
+
+
+async def _require_well(response: httpx2.Response) -> None:
+    """Raise ``ServerError`` for what a server answers that cannot serve anybody now, or not under this address."""
+    if response.status_code < 500 and response.status_code not in (421, 429):
+        return
+    await response.aread()
+    after = response.headers.get("Retry-After", "")
+    raise ServerError(
+        f"`{response.url.host}` answers {said(response)}",
+        f"try again in {after} seconds" if after.isascii() and after.isdecimal() else None,
+    )
+
+
+def said(response: httpx2.Response) -> str:
+    """Return what an error's body says for people (RFC 6749, section 5.2), and no other member; else its status."""
+    found = members(response)
+    words = [theirs(found[key]) for key in ("error", "error_description") if isinstance(found.get(key), str)]
+    return f"{response.status_code}: {': '.join(words)}" if words else f"HTTP status {response.status_code}"
+
+
+def members(response: httpx2.Response) -> dict[str, Any]:
+    """Return the members of a JSON object that was read; none where it is no such thing."""
+    try:
+        found = response.json()
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def explain(error: BaseException, server: str) -> SignInError | None:
+    """Return what went wrong on the network in words, or None where it was something else."""
+    if isinstance(error, BaseExceptionGroup):
+        found = [said for one in error.exceptions if (said := explain(one, server)) is not None]
+        return found[0] if found else None
+    if isinstance(error, SignInError):
+        return error
+    if not isinstance(error, httpx2.TransportError):
+        return None
+    try:
+        where = f"{error.request.url.host}:{error.request.url.port or _PORTS[error.request.url.scheme]}"
+    except RuntimeError:  # it belongs to no request
+        where = urlsplit(server).netloc
+    for cause in _causes(error):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return ServerError(
+                f"the certificate of `{where}` is not trusted: {theirs(cause.verify_message)}",
+                "--ca-file FILE, or SSL_CERT_FILE in the environment, names the authority that signed it",
+            )
+        if isinstance(cause, ssl.SSLError):
+            return ServerError(f"`{where}` does not speak TLS as it should: {theirs(cause.reason or cause)}")
+    if isinstance(error, httpx2.TimeoutException):
+        return ServerError(f"`{where}` did not answer in time")
+    if isinstance(error, httpx2.ConnectError):
+        return ServerError(
+            f"cannot connect to `{where}`: {_reason(error)}", "is the server running, and the URL right?"
+        )
+    return ServerError(f"the connection to `{where}` broke: {_reason(error)}")
+
+
+def _reason(error: BaseException) -> str:
+    """Return the operating system's word for it, else the library's."""
+    said = [cause.strerror for cause in _causes(error) if isinstance(cause, OSError) and cause.strerror]
+    return theirs(said[-1] if said else error).lower() or "no reason was given"
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and what it came from, the members of groups too."""
+    seen: list[BaseException] = [error]
+    for one in seen:
+        yield one
+        members = one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+        seen += [each for each in (one.__cause__, one.__context__, *members) if each is not None and each not in seen]

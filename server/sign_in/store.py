@@ -1,0 +1,159 @@
+"""Where sign-ins are kept: one entry a server, its secrets in the system's keyring or in the entry's own file.
+
+The file is there in both cases, so that entries can be listed and locked. ``GUIDEWAY_TOKENS`` set to ``file`` or
+``keyring`` says where; unset, it is the keyring where the package is installed and the system really has one.
+"""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from guideway.server.sign_in.entry import Entry, Secrets
+from guideway.server.sign_in.errors import StorageError, theirs
+from guideway.server.sign_in.folder import PrivateFolder
+
+VARIABLE: Final = "GUIDEWAY_TOKENS"
+_SERVICE: Final = "guideway"
+
+
+class TokenStore:
+    """The sign-ins of one person on one machine. ``uses_keyring`` says where new secrets go."""
+
+    def __init__(self, folder: Path, *, uses_keyring: bool) -> None:
+        self._folder = PrivateFolder(folder)
+        self.uses_keyring = uses_keyring
+
+    def read(self, server: str) -> Entry | None:
+        """Return what is kept for a server. Raises ``StorageError``."""
+        content = self._folder.read(_name(server))
+        if content is None:
+            return None
+        entry = self._entry(content, _name(server))
+        if entry.server != server:
+            raise StorageError(f"`{self._folder.path / _name(server)}` is the sign-in of another server", "remove it")
+        if entry.secrets is not None:
+            return entry
+        secrets = _from_keyring(server)
+        return None if secrets is None else entry.model_copy(update={"secrets": secrets})
+
+    def write(self, entry: Entry) -> None:
+        """Keep an entry in the place of what was kept for its server. Raises ``StorageError``."""
+        if self.uses_keyring:
+            _to_keyring(entry)
+            entry = entry.model_copy(update={"secrets": None})
+        self._folder.write(_name(entry.server), entry.model_dump_json(exclude_none=True).encode())
+
+    def remove(self, server: str) -> None:
+        """Keep nothing for a server. Raises ``StorageError``, and then has still removed all that it could."""
+        try:
+            content = self._folder.read(_name(server))
+            in_keyring = content is not None and self._entry(content, _name(server)).secrets is None
+        except StorageError:  # nothing that could be believed: all that is wanted of it is to be gone
+            in_keyring = False
+        try:
+            if in_keyring:
+                _remove_from_keyring(server)
+        finally:
+            self._folder.remove(_name(server))
+
+    def servers(self) -> list[str]:
+        """Return the servers that something is kept for. Raises ``StorageError``."""
+        kept = [(name, self._folder.read(name)) for name in self._folder.names(".json")]
+        return [self._entry(content, name).server for name, content in kept if content is not None]
+
+    def lock(self, server: str) -> AbstractAsyncContextManager[None]:
+        """Hold a server's entry while it is renewed: an issuer that sees a refresh token twice revokes them all."""
+        return self._folder.lock(_name(server).replace(".json", ".lock"))
+
+    def where(self, server: str) -> str:
+        """Say where a server's secrets go, for a person."""
+        return "the system's keyring" if self.uses_keyring else str(self._folder.path / _name(server))
+
+    def _entry(self, content: bytes, name: str) -> Entry:
+        try:
+            return Entry.model_validate_json(content)
+        except ValidationError:  # whose text would quote the file
+            raise StorageError(
+                f"`{self._folder.path / name}` does not hold a sign-in of this version", "remove it, and sign in again"
+            ) from None
+
+
+def standard_store(environment: Mapping[str, str] = os.environ) -> TokenStore:
+    """Return the store of whoever runs this. Raises ``StorageError``."""
+    state = environment.get("XDG_STATE_HOME", "")
+    base = Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state"
+    match environment.get(VARIABLE, ""):
+        case "file":
+            uses_keyring = False
+        case "keyring":
+            uses_keyring = True
+        case "":
+            uses_keyring = _has_keyring()
+        case other:
+            raise StorageError(f"{VARIABLE} is `{theirs(other)}`", "it takes `file` or `keyring`")
+    return TokenStore(base / "guideway" / "tokens", uses_keyring=uses_keyring)
+
+
+def _name(server: str) -> str:
+    return f"{hashlib.sha256(server.encode()).hexdigest()[:32]}.json"
+
+
+def _has_keyring() -> bool:
+    """Say whether the system has a keyring that keeps secrets: what only plays one has a priority below 1."""
+    try:
+        import keyring  # noqa: PLC0415  # an extra, and slow to load
+    except ImportError:
+        return False
+    return bool(keyring.get_keyring().priority >= 1)
+
+
+def _keyring() -> Any:
+    try:
+        import keyring  # noqa: PLC0415
+    except ImportError:
+        raise StorageError(
+            "the package `keyring` is not installed", f"pip install 'guideway[keyring]', or {VARIABLE}=file"
+        ) from None
+    return keyring
+
+
+def _to_keyring(entry: Entry) -> None:
+    keyring = _keyring()
+    try:
+        keyring.set_password(_SERVICE, entry.server, entry.held.model_dump_json(exclude_none=True))
+    except keyring.errors.KeyringError as error:
+        raise _keyring_fault(error) from None
+
+
+def _from_keyring(server: str) -> Secrets | None:
+    keyring = _keyring()
+    try:
+        kept = keyring.get_password(_SERVICE, server)
+    except keyring.errors.KeyringError as error:
+        raise _keyring_fault(error) from None
+    try:
+        return None if kept is None else Secrets.model_validate_json(kept)
+    except ValidationError:
+        raise StorageError(f"the keyring's entry for `{server}` is not a sign-in", "sign out, and in again") from None
+
+
+def _remove_from_keyring(server: str) -> None:
+    keyring = _keyring()
+    try:
+        keyring.delete_password(_SERVICE, server)
+    except keyring.errors.PasswordDeleteError:  # it is not there
+        return
+    except keyring.errors.KeyringError as error:
+        raise _keyring_fault(error) from None
+
+
+def _keyring_fault(error: Exception) -> StorageError:
+    return StorageError(
+        f"the system's keyring does not answer: {theirs(str(error) or type(error).__name__)}",
+        f"unlock it, or set {VARIABLE}=file to keep tokens in a file of mode 0600",
+    )
