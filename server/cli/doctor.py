@@ -5,6 +5,7 @@ that nothing here loads a third-party package before it was seen to be installed
 """
 
 import argparse
+import datetime
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -57,6 +58,7 @@ _FILE_MENDS = {
     "is not UTF-8": "save it as UTF-8",
     "is not TOML": "mend the line; https://toml.io shows how TOML is written",
 }
+_RENEW = "renew it; a running server reads it again at SIGHUP, `client_ca` when it is started"
 _COLORS = {Grade.OK: GREEN, Grade.NOTE: YELLOW, Grade.WRONG: RED}
 
 
@@ -169,11 +171,35 @@ def _configuration(options: argparse.Namespace) -> Iterator[Finding]:
             yield Finding(Grade.WRONG, "caller", why, "set `caller`, and `scopes` of [callers.NAME]")
         else:
             yield Finding(Grade.OK, "caller", f"{caller.subject} has {' '.join(sorted(caller.scopes))}")
+    yield from _tls(config)
     yield from _inventory(config)
 
 
 def _mend(message: str, mends: Mapping[str, str]) -> str | None:
     return next((mend for words, mend in mends.items() if words in message), None)
+
+
+def _tls(config: "Config") -> Iterator[Finding]:
+    """Look at the certificate and its key, and at how long they are good."""
+    from guideway.server.tls import SOON, Tls, TlsError  # noqa: PLC0415  # see above
+
+    if config.server.tls is None:
+        return
+    try:
+        tls = Tls(config.server.tls)
+    except TlsError as error:
+        for problem in error.problems:
+            mend = problem.help or "mend the file, or name another in [server.tls]"
+            yield Finding(Grade.WRONG, "tls", f"`{problem.key}` {problem.message}", mend)
+        return
+    now = datetime.datetime.now(datetime.UTC)
+    warnings = list(tls.warnings(now))
+    for warning in warnings:
+        yield Finding(Grade.WRONG, "tls", warning, _RENEW)
+    if not warnings:
+        soon = tls.good_until - now < SOON
+        good = f"the certificate is good until {tls.good_until:%Y-%m-%d}"
+        yield Finding(Grade.NOTE if soon else Grade.OK, "tls", good, _RENEW if soon else None)
 
 
 def _inventory(config: "Config") -> Iterator[Finding]:

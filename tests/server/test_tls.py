@@ -5,6 +5,7 @@ import json
 import signal
 import ssl
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -371,3 +372,42 @@ def test_the_command_warns_of_a_certificate_that_has_ended(world: World, authori
         server.terminate()
         _, said = server.communicate(timeout=30)
     assert "warning: `server.tls.certificate` `" in said
+
+
+# ---- doctor
+
+
+def doctor(folder: Path, pair: Pair, client_ca: Path | None = None) -> list[dict[str, Any]]:
+    """Return what ``guideway doctor`` finds of TLS."""
+    file = folder / "guideway.toml"
+    file.write_text(f'[server.tls]\ncertificate = "{pair.certificate}"\nkey = "{pair.key}"\n')
+    if client_ca:
+        file.write_text(file.read_text() + f'client_ca = "{client_ca}"\n')
+    arguments = [str(Path(sys.executable).with_name("guideway")), "doctor", "--json", "--config", str(file)]
+    ended = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=60)
+    return [finding for finding in json.loads(ended.stdout)["findings"] if finding["about"] == "tls"]
+
+
+@pytest.mark.parametrize(("ends", "grade"), [(60, "ok"), (13, "note")])
+def test_doctor_says_until_when_the_certificate_is_good(
+    authority: Authority, tmp_path: Path, ends: int, grade: str
+) -> None:
+    [finding] = doctor(tmp_path, authority.server(ends=ends))
+    assert finding["grade"] == grade
+    assert finding["message"] == f"the certificate is good until {NOW + ends * DAY:%Y-%m-%d}"
+    assert (finding["mend"] is None) == (grade == "ok")
+
+
+def test_doctor_finds_what_is_wrong_with_the_files(authority: Authority, tmp_path: Path) -> None:
+    [ended] = doctor(tmp_path, authority.server("ended", begins=-3, ends=-1))
+    assert ended["grade"] == "wrong"
+    assert "ended on 2" in ended["message"]
+    assert "SIGHUP" in ended["mend"]
+    open_to_all = authority.server()
+    open_to_all.key.chmod(0o604)
+    findings = doctor(tmp_path, open_to_all, tmp_path / "nothing.pem")
+    assert [(finding["grade"], finding["message"].split()[0]) for finding in findings] == [
+        ("wrong", "`server.tls.client_ca`"),
+        ("wrong", "`server.tls.key`"),
+    ]
+    assert findings[1]["mend"] == f"chmod g-w,o-rwx {open_to_all.key}"
