@@ -1,30 +1,24 @@
 """Tokens that are bound to a key, through the real door: each request proves the key, the token alone opens nothing."""
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urljoin
 
-import anyio
 import httpx2
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from guideway.server.app import serve_http
-from guideway.server.oauth.access import Access
-from guideway.server.oauth.caller import caller
 from guideway.server.oauth.dpop import ALGORITHMS
-from guideway.server.oauth.verifier import TrustedIssuers
-from guideway.server.tool import TOOL_NAME, build_server
-from tests.attacks.oauth.forge import Key, ec_key, proof
+from guideway.server.tool import TOOL_NAME
+from tests.attacks.oauth.forge import ec_key, proof
 from tests.server.oauth.issuer import Issuer
+from tests.server.oauth.serving import KEY, Proving, bound, serving, token
 from tests.server.world import Era, World
 
 pytestmark = pytest.mark.anyio
 
-KEY = ec_key("requests")
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
 PARAMS = {"name": TOOL_NAME, "arguments": {"program": 'RESTART "database"'}, "_meta": META}
 CALL = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": PARAMS}).encode()
@@ -43,37 +37,6 @@ def issuer() -> Iterator[Issuer]:
         yield issuer
 
 
-@asynccontextmanager
-async def serving(world: World, issuer: Issuer, url: str | None = None, **section: Any) -> AsyncIterator[str]:
-    """Serve to whoever shows a token of the issuer; give the URL that tokens are for."""
-    section = {"audience": "guideway", **section}
-
-    @asynccontextmanager
-    async def access(resource: str) -> AsyncIterator[Access]:
-        trusted = issuer.section(**section)
-        async with TrustedIssuers({"corp": trusted}, resource=resource, tenants={}) as verifier:
-            yield Access(verifier, resource, (trusted,))
-
-    server = build_server(world.pipeline, caller)
-    async with anyio.create_task_group() as tasks:
-
-        async def serve(*, task_status: anyio.abc.TaskStatus[str]) -> None:
-            await serve_http(server, signals=False, grace=0, url=url, access=access, task_status=task_status)
-
-        try:
-            yield await tasks.start(serve)
-        finally:
-            tasks.cancel_scope.cancel()
-
-
-def bound(issuer: Issuer, key: Key = KEY) -> str:
-    return token(issuer, cnf={"jkt": key.thumbprint()})
-
-
-def token(issuer: Issuer, **claims: Any) -> str:
-    return issuer.token(aud="guideway", scope="mcp:diag:read mcp:diag:write", **claims)
-
-
 async def send(url: str, *headers: tuple[str, str], method: str = "GET") -> httpx2.Response:
     """Send a request: a POST restarts the database where it is let in."""
     about, body = (AS_CLIENTS_DO, CALL) if method == "POST" else ([], b"")
@@ -87,18 +50,6 @@ def assert_refused(answer: httpx2.Response, error: str, scheme: str = "DPoP") ->
     [challenge] = [each for each in answer.headers.get_list("WWW-Authenticate") if each.startswith(scheme)]
     assert f'error="{error}"' in challenge
     assert (f'algs="{" ".join(ALGORITHMS)}"' in challenge) == (scheme == "DPoP")
-
-
-class Proving(httpx2.Auth):
-    """What a client does that has a bound token: it signs a proof for each request, with nothing but its own URL."""
-
-    def __init__(self, token: str) -> None:
-        self._token = token
-
-    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        request.headers["Authorization"] = f"DPoP {self._token}"
-        request.headers["DPoP"] = proof(KEY, token=self._token, method=request.method, url=str(request.url))
-        yield request
 
 
 @pytest.mark.parametrize("era", ["legacy", "2026-07-28"])
