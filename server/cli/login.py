@@ -30,7 +30,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="SCOPES",
-        help="ask for these too, in the issuer's words; without it, for what the server wants first",
+        help="ask for these, in the issuer's words; may be repeated; else for what the server wants first",
     )
     parser.add_argument(
         "--no-browser", action="store_true", help="the browser is on another machine: paste its address"
@@ -98,7 +98,7 @@ async def _sign_in(session: Session, asked: Person, wish: Wish) -> tuple[Entry, 
         challenge = await read_challenge(response)
         found = None
         if challenge is not None:
-            found = await sign_in(session, challenge, asked, wish), asked_for(challenge, None, wish.scopes)
+            found = await sign_in(session, challenge, asked, wish), wish.scopes or asked_for(challenge, None)
         auth = SignedIn(session) if found else None
         async with client(session.server, session.ca_file, auth) as http:
             try:

@@ -36,7 +36,7 @@ OFFLINE: Final = "offline_access"
 
 
 class Wish:
-    """How a person wants to sign in: what they ask for beside what the server does, and as which client.
+    """How a person wants to sign in: for which scopes, where not for those that the server names; as which client.
 
     ``port`` is where the browser comes back to, for an issuer that knows this client with a port.
     """
@@ -78,10 +78,10 @@ async def sign_in(session: Session, challenge: Challenge, person: Person, wish: 
         return entry
 
 
-def asked_for(challenge: Challenge, entry: Entry | None, more: tuple[str, ...] = ()) -> tuple[str, ...]:
+def asked_for(challenge: Challenge, entry: Entry | None) -> tuple[str, ...]:
     """Return the scopes to ask for: a step-up loses none that were granted."""
     granted = entry.scopes if entry is not None and challenge.wants_more else ()
-    return tuple(dict.fromkeys((*granted, *challenge.scopes, *more)))
+    return tuple(dict.fromkeys((*granted, *challenge.scopes)))
 
 
 def _known_client(kept: Entry | None, wish: Wish) -> OAuthClientInformationFull | None:
@@ -160,7 +160,7 @@ class _Attempt:
         try:
             async with client(self._session.server, self._session.ca_file) as http:
                 await anext(flow)  # the request itself, whose answer is the challenge
-                asked = asked_for(self._challenge, self._kept, self._wish.scopes)
+                asked = self._wish.scopes or asked_for(self._challenge, self._kept)
                 outgoing = await flow.asend(self._challenge.response(request, asked))
                 while outgoing is not request:
                     require_private(str(outgoing.url), self._session.server)
