@@ -13,13 +13,16 @@ from guideway.server.cli.console import BOLD, RED, Console, clean, write_json
 COMMANDS = {
     "demo": "run the main job for real on this machine",
     "serve": "serve the tool to MCP clients",
-    "run": "run a program here",
+    "run": "run a program here, or on a server",
     "check": "say everything that is wrong with programs",
     "fmt": "write programs in their canonical form",
     "plan": "say what a program needs and may do, and touch nothing",
     "grammar": "print a caller's copy of the grammar",
     "inventory": "list what programs can name, or try it",
+    "token": "print a token of the development issuer",
     "doctor": "say what is wrong with this installation and how to mend it",
+    "login": "sign in at a server",
+    "logout": "sign out",
     "completion": "print the completion script of a shell",
 }
 
@@ -95,10 +98,10 @@ def _overview() -> Parser:
 def _complain(complaint: Complaint, arguments: Sequence[str]) -> int:
     if "--json" in arguments:
         write_json(complaint.to_json())
-        return Exit.USAGE
+        return complaint.exit_code
     console = Console(error=True)
     for number, line in enumerate(str(complaint).split("\n")):
         console.line(*((("error: ", f"{BOLD};{RED}"),) if number == 0 else ()), line)
     if complaint.help:
         console.line(f"  help: {complaint.help}")
-    return Exit.USAGE
+    return complaint.exit_code

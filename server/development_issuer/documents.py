@@ -57,7 +57,7 @@ class ClientDocuments:
     def __init__(
         self, trust: ssl.SSLContext | None = None, *, may_connect: Callable[[Address], bool] = is_public
     ) -> None:
-        self._trust = trust or ssl.create_default_context()
+        self._trust = trust
         self._may_connect = may_connect
         self._kept: Kept[str, tuple[float, Client]] = Kept(_KEPT_DOCUMENTS)
 
@@ -87,7 +87,7 @@ class ClientDocuments:
     async def _fetch(self, address: Address, host: str, port: int, path: str) -> bytes:
         name = f"[{address}]" if address.version == 6 else str(address)
         async with (
-            httpx2.AsyncClient(verify=self._trust, trust_env=False, timeout=_SECONDS) as http,
+            httpx2.AsyncClient(verify=self._trust or True, trust_env=False, timeout=_SECONDS) as http,
             http.stream(
                 "GET",
                 f"https://{name}:{port}{path}",

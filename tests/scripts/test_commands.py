@@ -30,6 +30,10 @@ probe = "memory"
 driver = "memory"
 settle_seconds = 0
 """
+DEVELOPMENT = """
+[development_issuer]
+people = { alice = ["mcp:diag:read", "mcp:diag:write"] }
+"""
 
 
 @pytest.fixture
@@ -38,6 +42,7 @@ def folder(tmp_path: Path) -> Path:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     (tmp_path / "guideway.toml").write_text(CONFIGURATION.format(port=port))
+    (tmp_path / "development.toml").write_text(DEVELOPMENT)
     (tmp_path / "restart.diag").write_text('RESTART "database"\n')
     (tmp_path / "look.diag").write_text('PING "api.internal"\nGET_STATUS "database"\n')
     return tmp_path

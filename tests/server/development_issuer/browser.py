@@ -1,11 +1,15 @@
 """A person at a browser, without one: the issuer's pages are plain forms, so that posting them is all it takes."""
 
+import ssl
 from collections.abc import Iterable
 from html.parser import HTMLParser
 from typing import Self
 from urllib.parse import parse_qs, urljoin, urlsplit
 
 import httpx2
+
+#: Made once: reading the system's authorities takes longer than a test.
+TLS = ssl.create_default_context()
 
 
 class Page(HTMLParser):
@@ -41,7 +45,7 @@ class Browser:
     """One browser: what it signed in to it stays signed in to."""
 
     def __init__(self) -> None:
-        self.http = httpx2.AsyncClient(follow_redirects=False, trust_env=False)
+        self.http = httpx2.AsyncClient(verify=TLS, follow_redirects=False, trust_env=False)
 
     async def __aenter__(self) -> Self:
         return self

@@ -6,6 +6,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from tests.server.development_issuer.browser import TLS
 from tests.server.development_issuer.world import Client, running
 
 
@@ -19,7 +20,7 @@ async def issuer(tmp_path: Path) -> AsyncIterator[str]:
 @pytest.fixture
 async def http() -> AsyncIterator[httpx2.AsyncClient]:
     """Give an HTTP client that follows no redirect."""
-    async with httpx2.AsyncClient(follow_redirects=False, trust_env=False) as client:
+    async with httpx2.AsyncClient(verify=TLS, follow_redirects=False, trust_env=False) as client:
         yield client
 
 
