@@ -1,14 +1,18 @@
-"""What commands say of the development issuer: that there is none, or that packages or its folder are missing."""
+"""What commands do with the development issuer: run it beside a server, or say why there is none."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import Final
+
+import anyio
+from anyio.abc import TaskStatus
 
 from guideway.server.cli.command import Complaint
 from guideway.server.config import Config
 from guideway.server.config_errors import suggestion
 from guideway.server.development_issuer.folder import StateError
-from guideway.server.sections import DevelopmentIssuerSection
+from guideway.server.sections import DevelopmentIssuerSection, IssuerSection
 
 _EXTRA: Final = frozenset({"authlib", "sqlalchemy"})
 
@@ -51,3 +55,35 @@ def issuer_complaints() -> Iterator[None]:
         ) from None
     except StateError as error:
         raise Complaint(f"the development issuer cannot start: {error}", code="file", help=error.help) from None
+
+
+@asynccontextmanager
+async def running_issuer(
+    section: DevelopmentIssuerSection, *, resource: str, sign_in_code: str
+) -> AsyncIterator[IssuerSection]:
+    """Run the issuer for a server, and yield how that trusts it: as any other issuer, by what it publishes.
+
+    Raises ``Complaint``, in a group as task groups do. Both have one clock, so there is no leeway.
+    """
+    async with anyio.create_task_group() as tasks:
+        url = await tasks.start(partial(_run, section, resource, sign_in_code))
+        yield IssuerSection(issuer=url, algorithms=frozenset({"ES256"}), leeway_seconds=0)
+        tasks.cancel_scope.cancel()
+
+
+async def _run(
+    section: DevelopmentIssuerSection, resource: str, sign_in_code: str, *, task_status: TaskStatus[str]
+) -> None:
+    with issuer_complaints():
+        from guideway.server.development_issuer.serving import serve  # noqa: PLC0415  # its packages are an extra
+
+        try:
+            await serve(section, resource=resource, sign_in_code=sign_in_code, task_status=task_status)
+        except OSError as error:
+            reason = (error.strerror or type(error).__name__).lower()
+            raise Complaint(
+                f"the development issuer cannot listen on port {section.port}: {reason}",
+                help="name another `port` in [development_issuer]",
+            ) from None
+        except ValueError as error:
+            raise Complaint(str(error)) from None

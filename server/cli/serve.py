@@ -3,10 +3,10 @@
 import argparse
 import datetime
 import sys
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 
@@ -18,11 +18,15 @@ from guideway.server.app import serve_http, serve_stdio
 from guideway.server.cli.command import Command, Complaint, Exit, add_configuration
 from guideway.server.cli.configured import explain_nobody, read_caller, read_config, read_tls
 from guideway.server.cli.console import Console, clean, write_json
+from guideway.server.cli.development import running_issuer
 from guideway.server.config import Config, exposure
+from guideway.server.development_issuer.sign_in import new_code
 from guideway.server.oauth.access import Access
 from guideway.server.oauth.caller import caller as caller_by_token
 from guideway.server.sections import is_loopback
 from guideway.server.tool import ToolServer, build_server
+
+_Error = TypeVar("_Error", bound=BaseException)
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,6 +65,8 @@ def _run(options: argparse.Namespace) -> int:
                 write_json({"url": url, **who.to_json(config.server.url or url)})
                 sys.stdout.flush()
             errors.line(f"serving {url} {who}; Ctrl-C stops it")
+            if who.sign_in:
+                errors.line(who.sign_in)
             errors.stream.flush()
 
         serve = partial(
@@ -84,6 +90,7 @@ class _Configured:
     """Whoever asks is one configured caller."""
 
     access = None
+    sign_in = None
 
     def __init__(self, options: argparse.Namespace, config: Config) -> None:
         self._principal = read_caller(options, config)
@@ -109,9 +116,19 @@ class _Tokens:
             raise Complaint("--as cannot go with --http here: the configuration has issuers, so tokens say who asks")
         self._config = config
         self._issuers = [section.issuer for section in config.issuers.values()]
+        self.sign_in: str | None = None
 
-    def access(self, resource: str) -> AbstractAsyncContextManager[Access]:
-        return wiring.access(self._config, resource)  # the development issuer is started, and handed over, here
+    @asynccontextmanager
+    async def access(self, resource: str) -> AsyncIterator[Access]:
+        async with AsyncExitStack() as stack:
+            development = None
+            if self._config.development_issuer is not None:
+                code = new_code()
+                running = running_issuer(self._config.development_issuer, resource=resource, sign_in_code=code)
+                development = await stack.enter_async_context(running)
+                self._issuers.append(development.issuer)
+                self.sign_in = f"the sign-in code of {development.issuer} is {code}, until this server stops"
+            yield await stack.enter_async_context(wiring.access(self._config, resource, development=development))
 
     def caller(self) -> Principal:
         return caller_by_token()
@@ -140,9 +157,17 @@ async def _serve_http(
     try:
         async with anyio.create_task_group() as tasks:
             tell(await tasks.start(partial(serve_http, server, host=host, port=port, **settings)))
+    except* Complaint as complaints:
+        raise next(_leaves(complaints)) from None
     except* OSError as errors:
-        reason = ", ".join(str(error.args[-1]).lower() for error in errors.exceptions)
+        reason = ", ".join(str(error.args[-1]).lower() for error in _leaves(errors))
         raise Complaint(f"cannot listen on {host}:{port}: {reason}", code="usage") from None
+
+
+def _leaves(group: BaseExceptionGroup[_Error]) -> Iterator[_Error]:
+    """Yield the errors of a group and of the groups in it."""
+    for error in group.exceptions:
+        yield from _leaves(error) if isinstance(error, BaseExceptionGroup) else (error,)
 
 
 def _address(text: str, config: Config) -> tuple[str, int]:
