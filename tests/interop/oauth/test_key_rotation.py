@@ -1,8 +1,11 @@
 """The provider changes its keys while clients of every kind are connected and call."""
 
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 
+import anyio
 import pytest
+from anyio.to_thread import run_sync
 
 from tests.interop.oauth.clients import APPLICATIONS, Application, Connected
 from tests.interop.oauth.guideway_server import Guideway
@@ -10,14 +13,26 @@ from tests.interop.oauth.oidc_provider import Provider
 from tests.interop.oauth.processes import Environment
 from tests.interop.oauth.stories import BOTH, READ, known_to
 
-CALLS = 5
 
+@asynccontextmanager
+async def all_calling(clients: list[Connected]) -> AsyncIterator[None]:
+    """Let all clients call without a pause, before, while and after what is done meanwhile; no call may fail."""
+    begun, over = anyio.Semaphore(0), anyio.Event()
 
-async def all_call(clients: list[Connected]) -> None:
-    """Let each client call, in turn, several times."""
-    for _ in range(CALLS):
-        for client in clients:
+    async def calling(client: Connected) -> None:
+        last = False
+        while not last:
+            last = over.is_set()
             assert (await client.call('PING "api.internal"'))["status"] == "completed"
+            begun.release()
+
+    async with anyio.create_task_group() as tasks:
+        for client in clients:
+            tasks.start_soon(calling, client)
+        for _ in clients:
+            await begun.acquire()
+        yield
+        over.set()
 
 
 @pytest.mark.anyio
@@ -27,24 +42,25 @@ async def test_no_call_is_lost_when_the_provider_changes_its_keys(
     async with AsyncExitStack() as stack:
 
         async def connect(application: Application) -> Connected:
-            known = known_to(application)
-            return await stack.enter_async_context(application.connected(guideway.url, node, known))
+            return await stack.enter_async_context(application.connected(guideway.url, node, known_to(application)))
+
+        async def step_up(client: Connected) -> None:
+            assert (await client.call(f'RESTART "{guideway.stopped_service()}"'))["status"] == "completed"
 
         clients = [await connect(application) for application in APPLICATIONS]
-        await all_call(clients)
         before = provider.published_keys()
-
-        provider.keys("rotate")
+        async with all_calling(clients):  # with tokens of the old keys
+            await run_sync(provider.keys, "rotate")
         assert set(provider.published_keys()) > set(before)
-        await all_call(clients)  # with tokens of the old keys
-        newcomer = await connect(APPLICATIONS[0])  # with one of the new
-        await all_call([newcomer, *clients])
-        for client in clients:  # and now they get such tokens too
-            assert (await client.call(f'RESTART "{guideway.stopped_service()}"'))["status"] == "completed"
-        assert provider.asked.scopes == [READ] + [BOTH] * len(clients)
 
-        provider.keys("withdraw")
+        async with anyio.create_task_group() as tasks:  # which brings tokens of the new keys, all at once
+            for client in clients:
+                tasks.start_soon(step_up, client)
+        assert provider.asked.scopes == [BOTH] * len(clients)
+
+        async with all_calling(clients):
+            await run_sync(provider.keys, "withdraw")
         assert not set(provider.published_keys()) & set(before)
-        await all_call([newcomer, *clients])
-        await all_call([await connect(application) for application in APPLICATIONS])
-        assert provider.asked.scopes == [READ] * len(APPLICATIONS)
+        async with all_calling([*clients, await connect(APPLICATIONS[0])]):
+            pass
+        assert provider.asked.scopes == [READ]
