@@ -177,8 +177,11 @@ class IssuerKeys:
             began_here = self._flight is None or self._flight.is_over
             if not await self.fetch() and not tried:
                 raise self._outage.unavailable()
-            if began_here and not any(key.identity not in tried for key in self._keys.candidates(kid, algorithm)):
-                self._look_again_at = self._ticks() + self._patience.gap
+            if began_here:  # or else the answer may be older than the token's key
+                found = [key for key in self._keys.candidates(kid, algorithm) if key.identity not in tried]
+                if not found:
+                    self._look_again_at = self._ticks() + self._patience.gap
+                return found
 
     def _is_stale(self) -> bool:
         return self._fetched_at is None or self._ticks() - self._fetched_at > self._patience.stale
