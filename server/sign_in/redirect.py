@@ -9,7 +9,7 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 import anyio
 import uvicorn
@@ -106,7 +106,7 @@ class Redirect:
 
     def paste(self, text: str) -> bool:
         """Take the address that a person copied out of the browser; say whether it was the answer."""
-        return self.take(urlsplit(text.strip()).query)
+        return self.take(text.strip().partition("?")[2].partition("#")[0])
 
     async def page(self, request: Request) -> HTMLResponse:
         """Answer the browser, once it is known how the sign-in ended."""
