@@ -193,11 +193,9 @@ class Bus:
                 await link.close()
 
     async def _connect(self) -> Link:
-        uid = os.geteuid() if self.uid is None else self.uid
-        address = f"unix:path={quote(str(self.socket)).replace('~', '%7E')}"
         try:
             with anyio.fail_after(CONNECT_SECONDS):
-                link = Link(await MessageBus(address, auth=AuthExternal(uid)).connect())
+                link = Link(await self._authenticated())
                 try:
                     await link.call(
                         "AddMatch",
@@ -214,14 +212,22 @@ class Bus:
                     raise
         except TimeoutError:
             raise Lost(f"the message bus did not answer within {CONNECT_SECONDS:g} s") from None
-        except AuthError as error:
-            raise Fault(Reason.NO_PERMISSION, "the message bus does not let this user in") from error
         except Refusal as refusal:
             raise Fault(Reason.NO_PERMISSION, "the message bus does not let this user listen", refusal.text) from None
+        return link
+
+    async def _authenticated(self) -> MessageBus:
+        uid = os.geteuid() if self.uid is None else self.uid
+        address = f"unix:path={quote(str(self.socket)).replace('~', '%7E')}"
+        try:
+            return await MessageBus(address, auth=AuthExternal(uid)).connect()
         except (OSError, EOFError) as error:
             fault = unreachable(error, "the message bus")
             raise (Lost(fault.message) if fault.reason is Reason.UNREACHABLE else fault) from error
-        return link
+        except Exception as error:  # whatever the library makes of what it read
+            if isinstance(error, AuthError) and "REJECTED" in str(error):
+                raise Fault(Reason.NO_PERMISSION, "the message bus does not let this user in") from error
+            raise Lost("what answers at the socket is not a message bus") from error
 
 
 _BUSES: weakref.WeakValueDictionary[tuple[Path, int | None], Bus] = weakref.WeakValueDictionary()

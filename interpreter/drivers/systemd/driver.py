@@ -18,7 +18,7 @@ from dbus_fast import Message
 from guideway.interpreter.drivers.base import Fault, Observation, Phase, bring_back
 from guideway.interpreter.drivers.systemd.bus import MANAGER, MANAGER_PATH, PROPERTIES, Bus, Link, Lost, Refusal
 from guideway.interpreter.drivers.systemd.rights import fault_of, polkit_rule, user_name
-from guideway.interpreter.drivers.systemd.unit import NO_JOB, Unit
+from guideway.interpreter.drivers.systemd.unit import NO_JOB, START_LIMIT, Unit
 from guideway.interpreter.results import Reason, State
 
 logger = logging.getLogger(__name__)
@@ -58,18 +58,22 @@ class SystemdDriver:
         before.observation()
         if (obstacle := before.obstacle()) is not None:  # nothing is stopped that could not be started again
             raise Fault(Reason.START_FAILED, obstacle, before.description())
+        owed = False
         try:
             result = await self._replace(enter, before)
             after = await self._look()
-            if before.is_up and after.hit_its_start_limit:
+            if before.is_up and after.was_not_started_since(before):
+                owed = True
                 await self._lift_start_limit()
                 result = await self._replace(enter, after)
                 after = await self._look()
         except (Lost, anyio.get_cancelled_exc_class()):
             if before.is_up:
                 with bring_back(end):
-                    await self._leave_it_up()
+                    await self._leave_it_up(before, owed=owed)
             raise
+        if result == "failed" and after.was_not_started_since(before):
+            raise _fault(Reason.START_FAILED, START_LIMIT, after)
         return _judged(result, after)
 
     async def tail(self) -> str:
@@ -153,14 +157,19 @@ class SystemdDriver:
                 fault.output,
             ) from None
 
-    async def _leave_it_up(self) -> None:
-        """Start what a restart that was broken off stopped and its start limit keeps down. Nothing mends the break."""
+    async def _leave_it_up(self, before: Unit, *, owed: bool) -> None:
+        """Start what a restart that was broken off stopped and its start limit keeps down. Nothing mends the break.
+
+        ``owed``: the limit was about to be lifted, or is lifted already.
+        """
         try:
             pauses = _pauses()
             while True:
                 now = await self._look()
-                if now.hit_its_start_limit:
+                if now.was_not_started_since(before):
                     await self._lift_start_limit()
+                    owed = True
+                if owed and not now.is_up and now.job == NO_JOB:
                     await self._manager("RestartUnit", "ss", self._unit, "replace", returns="o")
                 if now.active == "activating" or (now.job == NO_JOB and now.active != "deactivating"):
                     return
@@ -198,9 +207,11 @@ def _ended(result: str | None, after: Unit) -> Observation:
     """Return what became of a unit that a restart left inactive and not failed. Raises ``Fault``."""
     if after.condition_checked and not after.condition_met:
         raise _fault(Reason.START_FAILED, _NOT_STARTED, after)
+    forgotten = after.has_conditions and not after.condition_checked
     if not after.is_task:
-        raise _fault(Reason.START_FAILED, "it started and ended", after)
-    if result is None or (after.has_conditions and not after.condition_checked):
+        what = "it started and ended" + (", or a condition of its unit was not met" if forgotten else "")
+        raise _fault(Reason.START_FAILED, what, after)
+    if result is None or forgotten:
         raise _fault(
             Reason.UNKNOWN, "it is not running, and systemd keeps no record of whether it ran to its end", after
         )

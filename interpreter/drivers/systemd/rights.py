@@ -50,7 +50,8 @@ _NOT_ALLOWED: Final = {
 
 def fault_of(refusal: Refusal) -> Fault:
     """Return what a refusal means."""
-    if refusal.name in _NOT_ALLOWED:
+    # A polkit that cannot be started is told as an error about its unit, under the name of an error about ours.
+    if refusal.name in _NOT_ALLOWED or "polkit" in refusal.text:
         return Fault(
             Reason.NO_PERMISSION,
             "systemd does not let this process do that; `guideway inventory check` says what to grant",

@@ -14,6 +14,8 @@ from guideway.interpreter.results import Reason, State
 
 NO_JOB: Final = "/"
 
+START_LIMIT: Final = "it was started too often in a short time (start limit), and systemd does not start it for now"
+
 _STATES: Final = {
     "active": State.RUNNING,
     "reloading": State.RUNNING,  # it serves meanwhile, and is the same instance afterwards
@@ -28,7 +30,7 @@ _STATES: Final = {
 _RESULTS: Final = {
     "timeout": "it took longer than its unit allows",
     "watchdog": "it did not report to systemd's watchdog in time",
-    "start-limit-hit": "it was started too often in a short time (start limit), and systemd does not start it for now",
+    "start-limit-hit": START_LIMIT,
     "oom-kill": "the kernel killed it because memory ran out",
     "resources": "systemd could not set up what it needs to run",
     "protocol": "it did not do what its `Type=` asks for, such as saying that it is ready",
@@ -128,10 +130,15 @@ class Unit:
         """Whether a restart would take something down."""
         return self.active not in {"inactive", "failed"}
 
-    @property
-    def hit_its_start_limit(self) -> bool:
-        """Whether systemd refused to start it because it was started too often."""
-        return self.active == "failed" and self.result == "start-limit-hit"
+    def was_not_started_since(self, before: "Unit") -> bool:
+        """Whether it failed, and not because of a start after ``before``: systemd refused to start it.
+
+        That is how a start limit shows. ``Result`` says so only where nothing else had gone wrong, in the stop say.
+        """
+        return (
+            (self.active, self.job) == ("failed", NO_JOB)
+            and (self.invocation, self.started) == (before.invocation, before.started)
+        )  # fmt: skip
 
     @property
     def is_task(self) -> bool:
