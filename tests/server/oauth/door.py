@@ -1,5 +1,6 @@
 """The HTTP door with tokens that a test makes up: everything is real but who says what a token is worth."""
 
+import ssl
 import time
 from collections.abc import AsyncIterator, Generator, Iterable
 from contextlib import asynccontextmanager
@@ -19,6 +20,9 @@ from guideway.server.tool import TOOL_NAME, build_server
 from tests.server.world import Era, World
 
 ISSUER = IssuerSection(issuer="https://login.example.com")
+NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""For clients that speak plain HTTP: reading the system's authorities takes longer than most tests."""
+
 READ, WRITE = frozenset({Scope.READ}), frozenset({Scope.WRITE})
 
 
@@ -80,7 +84,10 @@ class Door:
         async def access(resource: str) -> AsyncIterator[Access]:
             yield Access(self.tokens, resource, self.issuers)
 
-        async with self.world.serving(access=access, **settings) as self.url, httpx2.AsyncClient() as http:
+        async with (
+            self.world.serving(access=access, **settings) as self.url,
+            httpx2.AsyncClient(verify=NO_AUTHORITIES) as http,
+        ):
             http.base_url = self.url.removesuffix("/mcp")
             yield http
 
@@ -89,7 +96,7 @@ class Door:
         """Connect the official client, which shows a token."""
         auth = shown if isinstance(shown, Shown) else Shown(shown)
         async with (
-            httpx2.AsyncClient(auth=auth) as http,
+            httpx2.AsyncClient(auth=auth, verify=NO_AUTHORITIES) as http,
             Client(streamable_http_client(self.url, http_client=http), mode=era, **options) as client,
         ):
             yield client
