@@ -69,20 +69,28 @@ class ClientDocuments:
         host, port, path = _read_address(client_id)
         try:
             with anyio.fail_after(_SECONDS):
-                address = await self._resolve(host, port)
-                text = await self._fetch(address, host, port, path)
+                text = await self._first(await self._resolve(host, port), host, port, path)
         except (httpx2.HTTPError, OSError, ValueError):  # also TimeoutError and ssl.SSLError
             raise DocumentRefused("its metadata document cannot be fetched") from None
         client = Client(client_id, _read(client_id, text))
         self._kept.keep(client_id, (time.monotonic() + _KEPT_SECONDS, client))
         return client
 
-    async def _resolve(self, host: str, port: int) -> Address:
+    async def _resolve(self, host: str, port: int) -> list[Address]:
         found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         addresses = [ipaddress.ip_address(str(place[0]).partition("%")[0]) for *_, place in found]
         if not addresses or not all(self._may_connect(address) for address in addresses):
             raise DocumentRefused("its metadata document is not on the public internet")
-        return addresses[0]
+        return addresses
+
+    async def _first(self, addresses: list[Address], host: str, port: int, path: str) -> bytes:
+        """Return what the first of the addresses answers that can be connected to."""
+        for address in addresses[:-1]:
+            try:
+                return await self._fetch(address, host, port, path)
+            except httpx2.ConnectError:
+                continue
+        return await self._fetch(addresses[-1], host, port, path)
 
     async def _fetch(self, address: Address, host: str, port: int, path: str) -> bytes:
         name = f"[{address}]" if address.version == 6 else str(address)
