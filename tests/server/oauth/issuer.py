@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import unquote_plus
 
@@ -111,7 +112,8 @@ class Issuer:
     ``metadata`` (RFC 8414), ``openid``, ``keys``, ``introspection``.
 
     ``metadata``, ``signers`` and ``junk_keys`` are published as they are at the time. ``replies`` has, by the same
-    names, what is answered instead. An endpoint whose name is in ``stuck`` answers when it is taken out.
+    names, what is answered instead. An endpoint whose name is in ``stuck`` answers when it is taken out. With a
+    ``certificate`` it speaks TLS; the key is in ``key.pem`` beside it.
     """
 
     path: str = ""
@@ -124,6 +126,7 @@ class Issuer:
     signers: list[Signer] = field(default_factory=list)
     junk_keys: list[Any] = field(default_factory=list)
     opaque_tokens: dict[str, dict[str, Any]] = field(default_factory=dict)
+    certificate: Path | None = None
 
     def __post_init__(self) -> None:
         with socket.socket() as free:
@@ -144,7 +147,7 @@ class Issuer:
     @property
     def origin(self) -> str:
         """Where it listens."""
-        return f"http://127.0.0.1:{self._port}"
+        return f"{'https' if self.certificate else 'http'}://127.0.0.1:{self._port}"
 
     @property
     def url(self) -> str:
@@ -170,6 +173,8 @@ class Issuer:
         routes = [Route(path, self._endpoint(name), methods=["GET", "POST"]) for path, name in names.items()]
         config = uvicorn.Config(Starlette(routes=routes), http="h11", ws="none", lifespan="off", log_config=None)
         config.timeout_graceful_shutdown = 1
+        if self.certificate:
+            config.ssl_certfile, config.ssl_keyfile = str(self.certificate), str(self.certificate.with_name("key.pem"))
         self._server = server = _Server(config)
         self._thread = threading.Thread(target=lambda: server.run(sockets=[listener]), daemon=True)
         self._thread.start()
