@@ -2,6 +2,7 @@
 
 import ipaddress
 import logging
+import socket
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,6 +16,8 @@ from starlette.types import Message, Receive, Scope, Send
 from guideway.server.listen import Scheme
 from guideway.server.proxies import Peers
 from tests.server.certificates import Authority
+from tests.server.oauth.issuer import Issuer
+from tests.server.oauth.serving import serving, token
 from tests.server.test_tls import tls
 from tests.server.world import World
 
@@ -229,3 +232,29 @@ async def test_a_proxy_that_was_asked_in_the_clear_is_refused_over_tls_too(world
             async with httpx2.AsyncClient(transport=transport) as http:
                 answer = await http.get(httpx2.URL(url).join("/grammar"), headers={"X-Forwarded-Proto": "http"})
                 assert answer.status_code == status
+
+
+def own_address() -> str | None:
+    """Return an address of this machine that is not loopback. Nothing is sent to find it, or to reach it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return None
+        host: str = probe.getsockname()[0]
+        return None if ipaddress.ip_address(host).is_loopback else host
+
+
+@pytest.mark.parametrize("is_proxy", [True, False])
+async def test_beyond_loopback_plain_http_is_for_the_proxies(world: World, is_proxy: bool) -> None:
+    """A good token does not help whoever sent it in the clear."""
+    host = own_address()
+    if host is None:
+        pytest.skip("this machine has no address but loopback")
+    proxies = [ipaddress.ip_network(host if is_proxy else "192.0.2.1")]
+    with Issuer() as issuer:
+        shown = {"Authorization": f"Bearer {token(issuer)}", "Host": "ops.example.com"}
+        async with serving(world, issuer, "https://ops.example.com/mcp", host=host, proxies=proxies) as url:
+            answer = await get(url, host, shown.items())
+        assert answer.status_code == (200 if is_proxy else 403)
+        assert ("reverse proxy only" in answer.text) != is_proxy

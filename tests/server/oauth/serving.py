@@ -22,11 +22,17 @@ KEY = ec_key("requests")
 
 @asynccontextmanager
 async def serving(
-    world: World, issuer: Issuer, url: str | None = None, *, proxies: Iterable[Network] = (), **section: Any
+    world: World,
+    issuer: Issuer,
+    url: str | None = None,
+    *,
+    host: str = "127.0.0.1",
+    proxies: Iterable[Network] = (),
+    **section: Any,
 ) -> AsyncIterator[str]:
     """Serve to whoever shows a token of the issuer; give the URL that is listened on. ``section`` is the issuer's."""
     section = {"audience": "guideway", **section}
-    settings: dict[str, Any] = {"signals": False, "grace": 0, "url": url, "proxies": proxies}
+    settings: dict[str, Any] = {"signals": False, "grace": 0, "host": host, "url": url, "proxies": proxies}
 
     @asynccontextmanager
     async def access(resource: str) -> AsyncIterator[Access]:
