@@ -2,13 +2,15 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from guideway.dsl.parser import Limits
 from guideway.interpreter.inventory import Host, Inventory
 from guideway.interpreter.pipeline import Deadlines, Pipeline
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.service import Service
-from guideway.server.config import Config, Entries
+from guideway.server.config import FILE_NAME, Config, Entries
+from guideway.server.config_errors import ConfigError, Problem
 from guideway.server.oauth.access import Access
 from guideway.server.sections import DEVELOPMENT, IssuerSection
 
@@ -72,10 +74,15 @@ def caller(config: Config, name: str | None = None) -> Principal:
 async def access(config: Config, resource: str, *, development: IssuerSection | None = None) -> AsyncIterator[Access]:
     """Open the way in for tokens of the configured issuers, and of the development issuer where that runs.
 
-    ``resource`` is the endpoint's URL as clients know it.
+    ``resource`` is the endpoint's URL as clients know it. Raises ``ConfigError`` where a file or a secret that the
+    configuration names cannot be used.
     """
     from guideway.server.oauth.verifier import TrustedIssuers  # noqa: PLC0415  # most commands need no cryptography
 
     issuers = {**config.issuers, **({DEVELOPMENT: development} if development else {})}
-    async with TrustedIssuers(issuers, resource=resource, tenants=config.tenants) as verifier:
+    try:
+        trusted = TrustedIssuers(issuers, resource=resource, tenants=config.tenants)
+    except ValueError as error:
+        raise ConfigError(config.path or Path(FILE_NAME), [Problem(str(error))]) from None
+    async with trusted as verifier:
         yield Access(verifier, resource, tuple(issuers.values()))

@@ -20,7 +20,7 @@ def read_config(options: argparse.Namespace) -> Config:
     try:
         return load(find(options.config))
     except ConfigError as error:
-        raise _complaint(error) from None
+        raise complaint(error) from None
 
 
 def read_tls(config: Config) -> Tls | None:
@@ -30,10 +30,11 @@ def read_tls(config: Config) -> Tls | None:
     try:
         return Tls(config.server.tls)
     except TlsError as error:
-        raise _complaint(ConfigError(config.path, error.problems)) from None
+        raise complaint(ConfigError(config.path, error.problems)) from None
 
 
-def _complaint(error: ConfigError) -> Complaint:
+def complaint(error: ConfigError) -> Complaint:
+    """Return what is said of a configuration that cannot be used."""
     problems = [problem.to_json() for problem in error.problems]
     return Complaint(str(error), code="configuration", file=str(error.file), problems=problems)
 

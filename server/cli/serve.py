@@ -16,10 +16,11 @@ from guideway.interpreter.principal import Principal
 from guideway.server import wiring
 from guideway.server.app import serve_http, serve_stdio
 from guideway.server.cli.command import Command, Complaint, Exit, add_configuration
-from guideway.server.cli.configured import explain_nobody, read_caller, read_config, read_tls
+from guideway.server.cli.configured import complaint, explain_nobody, read_caller, read_config, read_tls
 from guideway.server.cli.console import Console, clean, write_json
 from guideway.server.cli.development import running_issuer
 from guideway.server.config import Config, exposure
+from guideway.server.config_errors import ConfigError
 from guideway.server.development_issuer.sign_in import new_code
 from guideway.server.oauth.access import Access
 from guideway.server.oauth.caller import caller as caller_by_token
@@ -159,6 +160,8 @@ async def _serve_http(
             tell(await tasks.start(partial(serve_http, server, host=host, port=port, **settings)))
     except* Complaint as complaints:
         raise next(_leaves(complaints)) from None
+    except* ConfigError as errors:
+        raise complaint(next(_leaves(errors))) from None
     except* OSError as errors:
         reason = ", ".join(str(error.args[-1]).lower() for error in _leaves(errors))
         raise Complaint(f"cannot listen on {host}:{port}: {reason}", code="usage") from None
