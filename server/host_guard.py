@@ -1,19 +1,25 @@
 """Which addresses a request may name: keeps web pages from reaching the server through a browser (DNS rebinding).
 
-It answers before anything else looks at a request, its token included. Who is asking, it never decides.
+It answers before anything else looks at a request, its token included; and it refuses requests that a proxy in front
+may have read otherwise than they are read here. Who is asking, it never decides.
 """
 
 from collections.abc import Collection
+from typing import Final
 
 from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
 from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+_ONCE: Final = (b"host", b"origin")
 
 
 class HostGuard:
     """ASGI middleware: 421 for a Host header that is not one of ``hosts``, 403 for an Origin that is not one allowed.
 
-    ``public`` are the paths that any page may read.
+    400 for a request that has one of these twice, or both a length and chunks: RFC 9112, section 6.1. ``public`` are
+    the paths that any page may read.
     """
 
     def __init__(
@@ -25,7 +31,18 @@ class HostGuard:
         self._security = TransportSecurityMiddleware(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refused = None
-        if scope["type"] == "http" and scope["path"] not in self._public:
+        refused = _ambiguous(scope) if scope["type"] == "http" else None
+        if refused is None and scope["type"] == "http" and scope["path"] not in self._public:
             refused = await self._security.validate_request(Request(scope))
         await (refused or self._app)(scope, receive, send)
+
+
+def _ambiguous(scope: Scope) -> Response | None:
+    """Return the answer to a request that two readers may read in two ways, None where there is but one.
+
+    The connection ends with it: what comes next on it may be another request to one of the two, and to the other not.
+    """
+    names = [name for name, _ in scope["headers"]]
+    if any(names.count(name) > 1 for name in _ONCE) or {b"content-length", b"transfer-encoding"} <= set(names):
+        return PlainTextResponse("Ambiguous headers", 400, headers={"Connection": "close"})
+    return None

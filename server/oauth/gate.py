@@ -23,6 +23,7 @@ from mcp.server.transport_security import DEFAULT_MAX_REQUEST_BODY_SIZE
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.authentication import AuthCredentials
+from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Request
@@ -94,7 +95,7 @@ class Gate:
             await self._challenges.insufficient_scope(verified, scheme)(request, receive, send)
             return
         if request["method"] == "POST" and request["path"] == ENDPOINT and not held >= PROGRAM_SCOPES:
-            body, receive = await _read(receive)
+            body, receive = await _read(request, receive)
             required = self._required_scopes(_call(body, request))
             if not held >= required:
                 await self._challenges.insufficient_scope(verified, scheme, required)(request, receive, send)
@@ -188,13 +189,15 @@ class Gate:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _read(receive: Receive) -> tuple[bytes, Receive]:
+async def _read(request: Request, receive: Receive) -> tuple[bytes, Receive]:
     """Return a request's body, and a ``receive`` that gives all of it again, as it came.
 
-    Of a body that is longer than the protocol takes, what was read until then.
+    Of a body that is longer than the protocol takes, what was read until then; of one that says so, nothing.
     """
     messages: list[Message] = []
     body = bytearray()
+    if int(Headers(scope=request).get("content-length", "0")) > DEFAULT_MAX_REQUEST_BODY_SIZE:
+        return b"", receive
     while len(body) <= DEFAULT_MAX_REQUEST_BODY_SIZE:
         message = await receive()
         messages.append(message)
