@@ -229,6 +229,90 @@ async def test_a_manager_that_only_says_that_it_restarted_is_not_believed() -> N
     assert "no other instance" in fault.message
 
 
+class Task(MemoryDriver):
+    """What runs to its end: nothing of it is left when its restart is done."""
+
+    seen = Observation(State.STOPPED, completed=True)
+
+    async def restart(  # type: ignore[override]  # of a task, as the protocol has it
+        self,
+        enter: Callable[[Phase], None],
+        end: float,  # noqa: ARG002
+    ) -> Observation:
+        enter(Phase.STARTING)
+        return self.seen
+
+    async def observe(self) -> Observation:
+        return Observation(State.STOPPED)
+
+
+async def test_a_task_has_been_restarted_when_it_ran_to_its_end() -> None:
+    began = anyio.current_time()
+    assert (await Service("a", Task(), settle=60).restart(20)).completed
+    assert anyio.current_time() == began  # nothing is left of it that could settle
+
+
+async def test_a_task_is_well_when_its_health_check_passes_too() -> None:
+    assert (await Service("a", Task(), health=MemoryProbe(), settle=5).restart(20)).completed
+    fault = await fault_of(Service("a", Task(), health=MemoryProbe(answers=False)).restart(20))
+    assert fault.reason is Reason.UNHEALTHY
+
+
+async def test_a_service_that_ran_to_its_end_and_is_no_task_has_not_been_restarted() -> None:
+    class NoTask(Task):
+        seen = Observation(State.STOPPED)
+
+    assert (await fault_of(Service("a", NoTask()).restart(20))).reason is Reason.START_FAILED
+
+
+async def test_what_the_driver_saw_at_the_end_of_a_restart_counts() -> None:
+    """It ran then, and was being started again at the next look: it ended in between."""
+
+    class Returning(MemoryDriver):
+        async def restart(  # type: ignore[override]  # as the protocol has it
+            self, enter: Callable[[Phase], None], end: float
+        ) -> Observation:
+            await super().restart(enter, end)
+            self.state = State.STARTING
+            return Observation(State.RUNNING, "2")
+
+    fault = await fault_of(Service("a", Returning()).restart(20))
+    assert (fault.reason, fault.message) == (Reason.START_FAILED, "it started, and is starting again")
+
+
+@pytest.mark.parametrize(
+    ("phase", "reason", "told"),
+    [
+        (Phase.STOPPING, Reason.STOP_TIMED_OUT, "nothing starts it again"),
+        (Phase.REPLACING, Reason.STOP_TIMED_OUT, "its service manager starts it again"),
+        (Phase.STARTING, Reason.START_TIMED_OUT, "it had not started"),
+    ],
+)
+async def test_the_phase_at_the_deadline_is_the_reason(phase: Phase, reason: Reason, told: str) -> None:
+    class Stuck(MemoryDriver):
+        async def restart(self, enter: Callable[[Phase], None], end: float) -> None:  # noqa: ARG002
+            enter(phase)
+            await anyio.sleep_forever()
+
+    fault = await fault_of(Service("a", Stuck()).restart(5))
+    assert fault.reason is reason
+    assert told in fault.message
+
+
+async def test_the_rights_to_restart_are_asked_for_where_a_driver_can_ask() -> None:
+    class Forbidden(MemoryDriver):
+        async def check_restart(self) -> None:
+            raise Fault(Reason.NO_PERMISSION, "a rule would have to allow it")
+
+    class Silent(MemoryDriver):
+        async def check_restart(self) -> None:
+            await anyio.sleep_forever()
+
+    await Service("a", MemoryDriver()).check_restart()
+    assert (await fault_of(Service("a", Forbidden()).check_restart())).reason is Reason.NO_PERMISSION
+    assert (await fault_of(Service("a", Silent()).check_restart(5))).reason is Reason.TIMED_OUT
+
+
 async def test_restarts_take_turns() -> None:
     driver = MemoryDriver(stop_seconds=1, start_seconds=1)
     service = Service("a", driver, settle=1)
