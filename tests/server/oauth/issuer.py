@@ -227,7 +227,7 @@ class Issuer:
     def opaque_token(self, **changes: Any) -> str:
         """Return an opaque token; asked about it, the issuer answers with these claims."""
         token = secrets.token_urlsafe(24)
-        self.opaque_tokens[token] = {"active": True, "token_type": "Bearer", **self.claims(**changes)}
+        self.opaque_tokens[token] = with_changes({"active": True, "token_type": "Bearer", **self.claims()}, changes)
         return token
 
     def rotate(self, *, keep: bool = False, algorithm: str | None = None) -> Signer:
@@ -240,6 +240,7 @@ class Issuer:
     def _endpoint(self, name: str) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
             self.requests[name] += 1
+            await request.body()
             while name in self.stuck:
                 await anyio.sleep(0.01)
             if name in self.replies:

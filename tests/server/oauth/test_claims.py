@@ -125,7 +125,7 @@ def test_the_issuers_words_stand_for_the_scopes_and_the_usual_ones_no_more() -> 
 def test_the_claims_of_the_scopes_and_of_the_client_can_be_named() -> None:
     issuer = trusted(scope_claim="rights", client_claim="app")
     caller = verified(issuer, rights="mcp:diag:write", app="phone").principal
-    assert (caller.scopes, caller.client) == ({Scope.WRITE}, "phone")
+    assert (caller.scopes, caller.client) == (frozenset({Scope.WRITE}), "phone")
     assert refusal(issuer) == "the token names no client"
 
 
@@ -223,7 +223,7 @@ def checked(issuer: TrustedIssuer, kind: Any, **changes: Any) -> Verified:
 def test_a_profile_lets_in_what_its_provider_sends(profile: str) -> None:
     kind, changes = PROVIDERS[profile]
     caller = checked(trusted(profile=profile), kind, **changes).principal
-    assert (caller.subject, caller.client, caller.scopes) == ("alice", "laptop", {Scope.READ})
+    assert (caller.subject, caller.client, caller.scopes) == ("alice", "laptop", frozenset({Scope.READ}))
 
 
 @pytest.mark.parametrize("profile", PROVIDERS)
