@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 
 from guideway.dsl.record import Record
-from guideway.interpreter.drivers.base import Fault
+from guideway.interpreter.drivers.base import Fault, Observation
 from guideway.interpreter.inventory import Host
 from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.results import Reason, State
@@ -96,9 +96,26 @@ async def _ask(asked: Host | Service, seconds: float) -> tuple[str, State | None
                 return f"answered in {echo.seconds * 1000:.1f} ms", None, None, ""
             case Service():
                 seen = await asked.state(seconds)
-                return f"is {seen.state}", seen.state, None, clean(seen.output)
+                return await _with_rights(asked, seen, seconds)
     except Fault as fault:
         return fault.message, None, fault.reason, clean(fault.output)
+
+
+async def _with_rights(
+    service: Service, seen: Observation, seconds: float
+) -> tuple[str, State | None, Reason | None, str]:
+    """Return what was seen of a service, and what forbids its restart, where programs can name that."""
+    try:
+        if service.restartable:
+            await service.check_restart(seconds)
+    except Fault as fault:
+        return (
+            f"is {seen.state}, and cannot be restarted: {fault.message}",
+            seen.state,
+            fault.reason,
+            clean(fault.output),
+        )
+    return f"is {seen.state}", seen.state, None, clean(seen.output)
 
 
 def show(console: Console, finding: Finding) -> None:

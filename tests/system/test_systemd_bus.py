@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
@@ -23,6 +24,9 @@ from guideway.interpreter.drivers.systemd.driver import SystemdDriver
 from guideway.interpreter.drivers.systemd.rights import polkit_rule
 from guideway.interpreter.results import Reason, State
 from guideway.interpreter.service import Service
+from guideway.server import wiring
+from guideway.server.cli.inventory import look
+from guideway.server.config import load
 
 pytestmark = pytest.mark.anyio
 
@@ -193,8 +197,7 @@ async def test_the_rule_that_is_named_lets_its_user_restart_its_unit_and_nothing
         good, other, limited = (
             Service(unit, SystemdDriver(unit, bus), settle=0) for unit in (GOOD, OTHER, "limited.service")
         )
-        os.seteuid(GUEST)
-        try:
+        with as_guest():
             await good.check_restart()
             assert (await good.restart(30)).state is State.RUNNING
             for _ in range(5):  # three starts are allowed: the rule lets the limit be lifted, too
@@ -202,13 +205,41 @@ async def test_the_rule_that_is_named_lets_its_user_restart_its_unit_and_nothing
             with pytest.raises(Fault) as caught:
                 await other.check_restart()
             assert (await restart_fails(other)).reason is Reason.NO_PERMISSION
-        finally:
-            os.seteuid(0)
         assert caught.value.reason is Reason.NO_PERMISSION
         assert polkit_rule(OTHER, "nobody") in caught.value.message
         assert world.pid(OTHER) == pid
         for one in (good, other, limited):
             await one.close()
+
+
+async def test_the_inventory_says_what_may_not_be_restarted_and_what_would_allow_it(
+    world: Systemd, tmp_path: Path
+) -> None:
+    pid = world.run(GOOD)
+    file = tmp_path / "guideway.toml"
+    file.write_text(
+        f'[services.good]\ndriver = "systemd"\nunit = "{GOOD}"\nbus = "{world.bus}"\n'
+        f'[services.watched]\ndriver = "systemd"\nunit = "{GOOD}"\nbus = "{world.bus}"\nrestartable = false\n'
+    )
+    config = load(file)
+    with as_guest():
+        good, watched = await look(config, wiring.build(config))
+    assert (good.state, good.reason) == (State.RUNNING, Reason.NO_PERMISSION)
+    assert good.found.startswith("is running, and cannot be restarted: ")
+    assert polkit_rule(GOOD, "nobody") in good.found
+    assert (watched.state, watched.reason, watched.found) == (State.RUNNING, None, "is running")
+    good, _ = await look(config, wiring.build(config))  # as root
+    assert (good.reason, good.found) == (None, "is running")
+    assert world.pid(GOOD) == pid
+
+
+@contextmanager
+def as_guest() -> Iterator[None]:
+    os.seteuid(GUEST)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
 
 
 # ---- the systemd of a user
@@ -236,13 +267,10 @@ async def test_the_systemd_of_a_user() -> None:
         world.run("user-systemd.service")
         wait_for((folder / "bus").exists, "the user's bus")
         one = Service("good", SystemdDriver(GOOD, Bus(folder / "bus", GUEST), users=True), settle=0)
-        os.seteuid(GUEST)
-        try:
+        with as_guest():
             assert (await one.state()).state is State.STOPPED
             await one.check_restart()
             first = await one.restart(30)
             assert first.state is State.RUNNING
             assert (await one.restart(30)).identity != first.identity
-        finally:
-            os.seteuid(0)
         await one.close()
