@@ -11,6 +11,8 @@ from tests.interop.oauth.guideway_server import Guideway
 from tests.interop.oauth.oidc_provider import Provider
 from tests.interop.oauth.processes import Environment, environment
 
+LEEWAY = 2  # little, so that tests need not wait for tokens to run out
+
 
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
@@ -48,7 +50,11 @@ def provider(running_provider: Provider) -> Provider:
 @pytest.fixture(scope="session")
 def guideway(running_provider: Provider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guideway]:
     """Run a server that believes the provider's tokens."""
-    issuer = f'[issuers.provider]\nissuer = "{running_provider.issuer}"'
+    issuer = f'''
+[issuers.provider]
+issuer = "{running_provider.issuer}"
+leeway_seconds = {LEEWAY}
+'''
     with guideway_server.serving(issuer, tmp_path_factory.mktemp("guideway")) as server:
         yield server
 
