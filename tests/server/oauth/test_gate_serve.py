@@ -61,7 +61,6 @@ async def test_a_token_of_the_issuer_opens_what_its_scopes_allow(tmp_path: Path,
     with Issuer() as issuer, serving(tmp_path, issuer) as (told, said):
         door.url = told["url"]
         assert told == {"url": door.url, "resource": door.url, "issuers": [issuer.url]}
-        assert f"serving {door.url} to those with a token of {issuer.url}" in said.read_text()
         reader = issuer.token(aud=door.url)
         operator = issuer.token(aud=door.url, scope=scope_list(BOTH))
         tenant = issuer.token(aud=door.url, org="org-1")
@@ -78,6 +77,7 @@ async def test_a_token_of_the_issuer_opens_what_its_scopes_allow(tmp_path: Path,
         async with door.connected(tenant, era) as client:
             result = await client.call_tool(TOOL_NAME, {"program": 'GET_STATUS "shop"'})
             assert result.structured_content["status"] == "completed"
+    assert f"serving {door.url} to those with a token of {issuer.url}" in said.read_text()
     for token in (reader, operator, tenant):
         assert token.split(".")[2] not in said.read_text()
 
@@ -103,10 +103,10 @@ async def test_every_other_token_is_told_why(tmp_path: Path) -> None:
                 assert response.status_code == status, response.text
                 assert challenges(response)[0][1]["error"] == error
                 assert token.split(".")[2] not in response.text + str(response.headers) + said.read_text()
-            known, unknown = issuer.token(aud=url, scope=scope_list(BOTH)), issuer.token(aud=url, sub="bob")
+            known = issuer.token(aud=url, scope=scope_list(BOTH))
             assert (await call(known)).status_code == 200
             issuer.stop()
-            assert (await call(known)).status_code == 200
+            assert (await call(known)).status_code == 200, "what was verified goes on until it expires"
 
 
 async def test_while_the_issuer_cannot_be_reached_nobody_new_is_let_in(tmp_path: Path) -> None:
@@ -130,19 +130,11 @@ def test_who_asks_over_http_cannot_be_chosen_on_the_command_line(tmp_path: Path)
     assert "--as cannot go with --http here" in ran.stderr
 
 
-@pytest.mark.parametrize(
-    ("server", "why"),
-    [
-        ("", "`proxies` that do it instead"),
-        ('proxies = ["10.0.0.1"]', "under which clients reach this server"),
-    ],
-)
-def test_beyond_loopback_nothing_is_served_in_the_clear(tmp_path: Path, server: str, why: str) -> None:
+def test_beyond_loopback_nothing_is_served_in_the_clear(tmp_path: Path) -> None:
     stdio = World().command(tmp_path)
     configuration = tmp_path / "guideway.toml"
-    more = f"[server]\n{server}\n" + TENANTS.format(url="https://login.example.com")
-    configuration.write_text(configuration.read_text() + more)
+    configuration.write_text(configuration.read_text() + TENANTS.format(url="https://login.example.com"))
     command = [stdio.command, "serve", "--http", "0.0.0.0:0", "--config", str(configuration)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == 4
-    assert why in ran.stderr
+    assert "cannot listen on `0.0.0.0`: only loopback is served without [server.tls]" in ran.stderr
