@@ -33,6 +33,7 @@ def _configure(folder: Path, issuer: str) -> None:
         DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": folder / "site.sqlite3"}},
         INSTALLED_APPS=["django.contrib.auth", "django.contrib.contenttypes", "oauth2_provider"],
         LOGGING_CONFIG=None,
+        MIGRATION_MODULES=dict.fromkeys(("auth", "contenttypes", "oauth2_provider")),  # tables as they are today
         MIDDLEWARE=[
             "django.contrib.sessions.middleware.SessionMiddleware",
             "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -93,7 +94,7 @@ def main(folder: str, port: str) -> None:
     with _Server(("127.0.0.1", int(port)), _Handler) as server:
         issuer = f"http://127.0.0.1:{server.server_port}"
         _configure(Path(folder), issuer)
-        call_command("migrate", verbosity=0)
+        call_command("migrate", run_syncdb=True, verbosity=0)
         _enter_clients()
         urlpatterns.append(path("", include("oauth2_provider.urls", namespace="oauth2_provider")))
         server.set_app(get_wsgi_application())
