@@ -131,6 +131,7 @@ class IssuerKeys:
         self._url: str | None = None
         self._discovered_at = 0.0
         self._look_again_at = 0.0
+        self._told = set[str]()
         self._tasks: TaskGroup | None = None
         self._flight: Flight[bool] | None = None
 
@@ -217,6 +218,7 @@ class IssuerKeys:
                 keys.append(read_key(one, self._issuer.section.algorithms, self._keys))
             except UnusableKey as unusable:
                 problems.add(str(unusable))
-        for problem in sorted(problems):
+        for problem in sorted(problems - self._told):  # once each, not at every fetch
+            self._told.add(problem)
             logger.warning("[issuers.%s] publishes a key that is left out: %s", self._issuer.name, problem)
         return KeySet(keys)

@@ -142,6 +142,21 @@ async def test_a_burst_with_one_token_asks_once(issuer: Issuer) -> None:
 
 
 @pytest.mark.anyio
+async def test_an_issuer_is_asked_about_few_tokens_at_once_and_about_all_in_turn(issuer: Issuer) -> None:
+    async with trusting(issuer.opaque_section(), request=30) as trusted, anyio.create_task_group() as tasks:
+        await trusted.verify(issuer.opaque_token())
+        issuer.stuck.add("introspection")
+        for _ in range(25):
+            tasks.start_soon(subject, trusted, issuer.opaque_token())
+        while issuer.requests["introspection"] < 11:
+            await anyio.sleep(0.005)
+        await anyio.sleep(0.05)
+        assert issuer.requests["introspection"] == 11
+        issuer.stuck.clear()
+    assert issuer.requests["introspection"] == 26
+
+
+@pytest.mark.anyio
 async def test_an_inactive_token_is_not_asked_about_at_once_again(issuer: Issuer) -> None:
     clock = Clock()
     async with trusting(issuer.opaque_section(), clock=clock) as trusted:

@@ -79,6 +79,8 @@ async def test_junk_among_the_keys_harms_none_of_the_others(issuer: Issuer, capl
     issuer.junk_keys = [None, {"kty": "oct", "k": "c2VjcmV0"}, {"kty": "EC", "crv": "P-256"}, signer().jwk | {"d": "A"}]
     async with trusting(issuer.section()) as trusted:
         assert await subject(trusted, issuer.token()) == "alice"
+        issuer.rotate()
+        assert await subject(trusted, issuer.token()) == "alice"
     told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert len(told) == len(issuer.junk_keys)
     assert "[issuers.corp] publishes a key that is left out: it is a private key, and everybody can read it" in told

@@ -245,3 +245,21 @@ async def test_it_ends_while_an_issuer_keeps_silent(issuer: Issuer) -> None:
             while not issuer.requests["metadata"]:
                 await anyio.sleep(0.005)
     issuer.stuck.clear()
+
+
+@pytest.mark.anyio
+async def test_whoever_still_waits_when_it_ends_is_told_to_come_again(issuer: Issuer) -> None:
+    issuer.stuck.add("keys")
+    told: list[str] = []
+
+    async def wait() -> None:
+        with pytest.raises(IssuerUnavailable) as unavailable:
+            await trusted.verify(issuer.token())
+        told.append(str(unavailable.value))
+
+    async with anyio.create_task_group() as tasks, trusting(issuer.section(), request=60) as trusted:
+        tasks.start_soon(wait)
+        while not issuer.requests["keys"]:
+            await anyio.sleep(0.005)
+    assert told == ["the server is stopping"]
+    issuer.stuck.clear()
