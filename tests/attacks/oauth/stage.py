@@ -155,7 +155,7 @@ def corp() -> Provider:
 
 def ground(providers: Mapping[str, Provider], resource: str) -> Ground:
     """Return what tokens are made from where these are trusted."""
-    [first, *others] = [provider.url for provider in providers.values()]
+    first, *others = [provider.url for provider in providers.values()] or [""]
     return Ground(
         corp=Mint(first, resource, rsa_key("corp-rsa")),
         partner=Mint(others[0] if others else first, resource, ec_key("partner-ec")),

@@ -95,6 +95,16 @@ def call(program: str = RESTART, **more: Any) -> dict[str, Any]:
     return message("tools/call", {"name": TOOL_NAME, "arguments": {"program": program}, **more})
 
 
+def call_bytes(program: str = RESTART) -> bytes:
+    """Return a call of the tool as it is sent."""
+    return json.dumps(call(program)).encode()
+
+
+def listing_bytes() -> bytes:
+    """Return a listing as it is sent."""
+    return json.dumps(message("tools/list")).encode()
+
+
 def headers_of(sent: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the headers that go with a message."""
     named = [("Mcp-Name", TOOL_NAME)] if sent.get("method") == "tools/call" else []
