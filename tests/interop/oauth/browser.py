@@ -1,10 +1,15 @@
-"""What stands in for a person with a browser, and a sign-in without any SDK."""
+"""What stands in for a person with a browser, and a sign-in without any SDK.
+
+As a program it is the browser itself: it opens an address, and what it is sent back to.
+"""
 
 import base64
 import hashlib
 import secrets
+import sys
 from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
+import anyio
 import httpx2
 
 REDIRECT = "http://127.0.0.1:33418/callback"
@@ -13,17 +18,22 @@ REDIRECT = "http://127.0.0.1:33418/callback"
 _MOST_STEPS = 20
 
 
-async def visit(start: str) -> dict[str, str]:
-    """Go where a browser is sent, with cookies, until it is sent back to the client; return what it brings there."""
+async def visit(start: str, home: str = REDIRECT) -> str:
+    """Go where a browser is sent, with cookies, until it is sent back to the client; return that address."""
     url = start
     async with httpx2.AsyncClient() as http:
         for _ in range(_MOST_STEPS):
             answer = await http.get(url)
             assert answer.has_redirect_location, f"{urlsplit(url).path} answered {answer.status_code}"
             url = urljoin(url, answer.headers["location"])
-            if url.startswith(REDIRECT):
-                return {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
+            if url.startswith(home):
+                return url
     raise AssertionError(f"no way back to the client in {_MOST_STEPS} steps")
+
+
+def brought(url: str) -> dict[str, str]:
+    """Return what a browser brings to an address."""
+    return {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
 
 
 async def sign_in(issuer: str, client: str, resource: str, *scopes: str) -> str:
@@ -41,15 +51,25 @@ async def sign_in(issuer: str, client: str, resource: str, *scopes: str) -> str:
             "code_challenge": base64.urlsafe_b64encode(digest).decode().rstrip("="),
             "code_challenge_method": "S256",
         }
-        brought = await visit(f"{found['authorization_endpoint']}?{urlencode(asked)}")
+        back = await visit(f"{found['authorization_endpoint']}?{urlencode(asked)}")
         redeemed = {
             "grant_type": "authorization_code",
             "client_id": client,
             "redirect_uri": REDIRECT,
             "resource": resource,
-            "code": brought["code"],
+            "code": brought(back)["code"],
             "code_verifier": verifier,
         }
         answer = (await http.post(found["token_endpoint"], data=redeemed)).raise_for_status().json()
     token: str = answer["access_token"]
     return token
+
+
+async def _open(start: str) -> None:
+    back = await visit(start, brought(start)["redirect_uri"])
+    async with httpx2.AsyncClient() as http:
+        (await http.get(back)).raise_for_status()
+
+
+if __name__ == "__main__":
+    anyio.run(_open, sys.argv[1])

@@ -19,7 +19,7 @@ from pydantic import AnyUrl
 from guideway.server.describe import GRAMMAR_KEY
 from guideway.server.tool import TOOL_NAME
 from tests.interop.conftest import PLACE
-from tests.interop.oauth.browser import REDIRECT, visit
+from tests.interop.oauth.browser import REDIRECT, brought, visit
 from tests.interop.oauth.processes import Environment
 from tests.server.world import Era
 
@@ -116,7 +116,7 @@ class _Person:
         self._answer: dict[str, str] = {}
 
     async def open(self, start: str) -> None:
-        self._answer = await visit(start)
+        self._answer = brought(await visit(start))
 
     async def answer(self) -> AuthorizationCodeResult:
         if "error" in self._answer:

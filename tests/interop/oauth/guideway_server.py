@@ -10,6 +10,8 @@ from pathlib import Path
 from guideway.server.sections import ENDPOINT
 from tests.interop.oauth.processes import environment, running
 
+PROGRAM = Path(sys.executable).with_name("guideway")
+
 _SERVICES = 60
 
 CONFIGURATION = """
@@ -50,7 +52,6 @@ def serving(issuer: str, folder: Path, **secrets: str) -> Iterator[Guideway]:
     services = "".join(SERVICE.format(name=f"service-{number}") for number in range(_SERVICES))
     configuration = folder / "guideway.toml"
     configuration.write_text(CONFIGURATION.format(issuer=issuer) + services)
-    program = Path(sys.executable).with_name("guideway")
-    command = [str(program), "serve", "--http", "127.0.0.1:0", "--json", "--config", str(configuration)]
+    command = [str(PROGRAM), "serve", "--http", "127.0.0.1:0", "--json", "--config", str(configuration)]
     with running(command, environment(**secrets)) as started:
         yield Guideway(started["url"])
