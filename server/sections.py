@@ -51,6 +51,13 @@ def _url(text: str) -> str:
     return text
 
 
+def _word(text: str) -> str:
+    """Check a scope-token: RFC 6749, section 3.3. Any other could not stand in a token or in a challenge."""
+    if not (text.isascii() and text.isprintable()) or not {" ", '"', "\\"}.isdisjoint(text):
+        raise ValueError('must be one word of ASCII, without spaces, `"` and `\\`')
+    return text
+
+
 def _address(host: str) -> str:
     try:
         return host if host == "localhost" else str(ipaddress.ip_address(host))
@@ -69,6 +76,7 @@ def _network(text: Any) -> Any:
 
 Url = Annotated[str, AfterValidator(_url)]
 _Text = Annotated[str, Field(min_length=1, max_length=1024)]
+_Word = Annotated[_Text, AfterValidator(_word)]
 _ScopeKey = Annotated[Scope, Strict(False)]
 _Path = Annotated[Path, Strict(False)]
 
@@ -141,7 +149,7 @@ class IssuerSection(Section):
     algorithms: Annotated[frozenset[Algorithm], Field(min_length=1), Strict(False)] = frozenset(
         ("RS256", "PS256", "ES256", "Ed25519", "EdDSA")
     )
-    scopes: dict[_ScopeKey, _Text] = Field(default_factory=dict)
+    scopes: dict[_ScopeKey, _Word] = Field(default_factory=dict)
     scope_claim: _Text | None = None
     client_claim: _Text | None = None
     tenant_claim: _Text | Annotated[tuple[_Text, ...], Field(min_length=1), Strict(False)] | None = None
