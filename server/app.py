@@ -6,14 +6,12 @@ then, where tokens are asked for, through ``oauth.gate``; without them HTTP is f
 
 import logging
 import signal
-import socket
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Final, cast
 from urllib.parse import urlsplit
 
 import anyio
-import uvicorn
 from anyio.abc import TaskStatus
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
@@ -26,6 +24,7 @@ from guideway.interpreter.drivers.base import BRING_BACK_SECONDS
 from guideway.server.grammar_route import PATH as GRAMMAR
 from guideway.server.grammar_route import grammar_route
 from guideway.server.host_guard import HostGuard
+from guideway.server.http_server import HttpServer
 from guideway.server.listen import Scheme, authorities, listen, spellings
 from guideway.server.oauth.access import Access
 from guideway.server.oauth.gate import Gate
@@ -134,24 +133,11 @@ async def serve_http(
             )
             asked: Scheme = "https" if urlsplit(known).scheme == "https" else "http"
             calls = _Calls(Peers(app, proxies=proxies, listens=scheme, asked=asked))
-            http = _Uvicorn(
-                uvicorn.Config(
-                    calls,
-                    http="h11",  # httptools keeps white space at the end of header values (RFC 9110, section 5.5)
-                    ws="none",
-                    lifespan="on",
-                    log_config=None,
-                    access_log=False,
-                    server_header=False,
-                    proxy_headers=False,  # ``Peers`` reads them
-                    ssl_context_factory=(lambda *_: tls.context) if tls else None,
-                    timeout_graceful_shutdown=1,  # by then every call has ended or had its grace
-                )
-            )
+            http = HttpServer(calls, lifespan="on", tls=tls.context if tls else None)
             stop = _Stop()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_end, http, server, calls, stop, grace)
-                tasks.start_soon(_tell_when_listening, http, bound, task_status)
+                tasks.start_soon(http.tell_when_listening, bound, task_status)
                 if signals:
                     tasks.start_soon(_stop_at_signals, stop)
                     if tls:
@@ -225,28 +211,7 @@ class _Stop:
                 break
 
 
-class _Uvicorn(uvicorn.Server):
-    """Leaves signals to ``serve_http``, and says when it is listening."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.listening = anyio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.listening.set()
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-async def _tell_when_listening(http: _Uvicorn, url: str, task_status: TaskStatus[str]) -> None:
-    await http.listening.wait()
-    task_status.started(url)
-
-
-async def _end(http: _Uvicorn, server: ToolServer, calls: _Calls, stop: _Stop, grace: float) -> None:
+async def _end(http: HttpServer, server: ToolServer, calls: _Calls, stop: _Stop, grace: float) -> None:
     """End the server when it is told to stop, or when this task is cancelled."""
     try:
         await stop.asked.wait()

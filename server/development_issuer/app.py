@@ -292,7 +292,7 @@ class _Guard:
             await send(event)
 
         app = self._app
-        if headers.getlist("host") != [self._authority]:
+        if headers.getlist("host") != [self._authority] or len(headers.getlist("origin")) > 1:
             app = PlainTextResponse(f"this is {self._authority}, and nothing else", 421)
         elif any(name in headers for name in _FORWARDED):
             app = PlainTextResponse("the development issuer is not reached through a front-end", 403)

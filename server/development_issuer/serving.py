@@ -1,13 +1,10 @@
 """Starts and stops the issuer: on this machine's loopback address, for a resource on this machine, and no other way."""
 
-import socket
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from typing import Final
 from urllib.parse import urlsplit
 
 import anyio
-import uvicorn
 from anyio.abc import TaskStatus
 
 from guideway.server.development_issuer.app import issuer_app
@@ -18,6 +15,7 @@ from guideway.server.development_issuer.keys import load_key
 from guideway.server.development_issuer.sign_in import SignIn
 from guideway.server.development_issuer.store import Store
 from guideway.server.development_issuer.tokens import AccessTokens
+from guideway.server.http_server import HttpServer
 from guideway.server.listen import listen
 from guideway.server.sections import DevelopmentIssuerSection, is_loopback
 
@@ -63,49 +61,16 @@ async def serve(
             keys,
             token_seconds=section.token_seconds,
         )
-        http = _Uvicorn(
-            uvicorn.Config(
-                app,
-                http="h11",
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                timeout_graceful_shutdown=1,
-            )
-        )
+        http = HttpServer(app, lifespan="off")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_end, http)
-            tasks.start_soon(_tell_when_listening, http, url, task_status)
+            tasks.start_soon(http.tell_when_listening, url, task_status)
             with anyio.CancelScope(shield=True):
                 await http.serve(sockets=[listener])
             tasks.cancel_scope.cancel()
 
 
-class _Uvicorn(uvicorn.Server):
-    """Leaves signals to the program around it, and says when it is listening."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.listening = anyio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.listening.set()
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-async def _tell_when_listening(http: _Uvicorn, url: str, task_status: TaskStatus[str]) -> None:
-    await http.listening.wait()
-    task_status.started(url)
-
-
-async def _end(http: _Uvicorn) -> None:
+async def _end(http: HttpServer) -> None:
     """End the server when this task is cancelled."""
     try:
         await anyio.sleep_forever()

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from guideway.dsl.record import Record
 from guideway.dsl.scopes import Scope, known_scopes, scope_list
 from guideway.server.development_issuer.client import Client
-from guideway.server.development_issuer.folder import private_file
+from guideway.server.development_issuer.folder import StateError, private_file
 
 MOST_CLIENTS: Final = 500
 CODE_SECONDS: Final = 60
@@ -102,14 +102,20 @@ class Credential(Record):
 
 
 class Store:
-    """The file. ``now`` is in seconds since the epoch."""
+    """The file. ``now`` is in seconds since the epoch. Raises ``StateError`` for a file that is not one of these."""
 
     def __init__(self, path: Path, now: Callable[[], float] = time.time) -> None:
         self._now = now
         self._engine = sa.create_engine(f"sqlite:///{private_file(path)}", connect_args={"timeout": 5})
         sa.event.listen(self._engine, "connect", _keep_promises)
-        _METADATA.create_all(self._engine)
-        self._sweep()
+        try:
+            _METADATA.create_all(self._engine)
+            self._sweep()
+        except sa.exc.DatabaseError:
+            self.close()
+            raise StateError(
+                f"`{path}` is of another kind or version", "remove it, and clients register anew"
+            ) from None
 
     def close(self) -> None:
         """Let go of the file."""

@@ -30,7 +30,7 @@ class AccessTokens(JWTBearerTokenGenerator):
 
     def issue(self, person: str, scopes: Iterable[Scope], *, client_id: str, resource: str) -> str:
         """Return a token without a grant behind it: who may read the key may say what it signs."""
-        client = Client(client_id, ClientMetadata(redirect_uris=["https://localhost"]))
+        client = Client(client_id, ClientMetadata(redirect_uris=["https://localhost/"]))  # where nothing is ever sent
         grant = Grant("", client_id, person, frozenset(scopes), resource)
         return self.access_token_generator(client, "", grant, scope_list(scopes))
 

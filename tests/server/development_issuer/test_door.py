@@ -147,6 +147,16 @@ async def test_state_that_others_can_use_is_not_used(tmp_path: Path, name: str, 
     assert caught.value.help == f"chmod {700 if not name else 600} {folder / name}".removesuffix("/")
 
 
+async def test_state_of_another_kind_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "issuer"
+    async with running(folder):
+        pass
+    for content in (b"no database", b"SQLite format 3\0" + b"\0" * 500):
+        (folder / "state.sqlite").write_bytes(content)
+        with pytest.raises(StateError, match="is of another kind or version"):
+            await serve(section(folder), resource=RESOURCE, sign_in_code=CODE)
+
+
 async def test_a_key_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     folder = tmp_path / "issuer"
     folder.mkdir(mode=0o700)

@@ -74,6 +74,12 @@ async def test_the_answer_names_its_issuer_and_brings_back_the_state(issuer: str
     assert sent == {"state": 'with "quotes" & =signs', "iss": issuer}
 
 
+async def test_a_client_without_a_state_is_sent_none(issuer: str, client: Client) -> None:
+    sent = parameters(await approve(client.url(state=None), CODE, "alice"))
+    assert set(sent) == {"code", "iss"}
+    assert sent["iss"] == issuer
+
+
 async def test_who_denies_sends_the_client_away_with_that(issuer: str, client: Client) -> None:
     sent = parameters(await approve(client.url(), CODE, "alice", decision="deny"))
     assert sent.pop("error_description")
