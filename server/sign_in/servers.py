@@ -1,5 +1,6 @@
 """Which servers are spoken to, and how: TLS everywhere but on loopback, and the failures of the network in words."""
 
+import os
 import ssl
 from collections.abc import Iterator
 from typing import Any, Final
@@ -28,12 +29,14 @@ def server_url(text: str) -> str:
     except ValueError:
         parts, host, port = urlsplit(""), "", None
     plain = text.isascii() and text.isprintable() and " " not in text
-    if parts.scheme not in _PORTS or not host or not plain or parts.username is not None or parts.password is not None:
+    if parts.username is not None or parts.password is not None:  # which are not said again
+        raise WrongUsageError("the URL of a server holds no user and no password")
+    if parts.scheme not in _PORTS or not host or not plain:
         raise WrongUsageError(
             f"`{theirs(text)}` is not the URL of a server", "for example https://guideway.example.com/mcp"
         )
     if parts.query or parts.fragment:
-        raise WrongUsageError(f"`{theirs(text)}` has a query or a fragment, which an endpoint has not")
+        raise WrongUsageError("the URL of a server has no query and no fragment")
     if not _is_private(text, None):
         raise WrongUsageError(_NOT_PRIVATE.format(theirs(text)))
     name = f"[{host}]" if ":" in host else host
@@ -140,8 +143,13 @@ def explain(error: BaseException, server: str) -> SignInError | None:
 
 def _reason(error: BaseException) -> str:
     """Return the operating system's word for it, else the library's."""
-    said = [cause.strerror for cause in _causes(error) if isinstance(cause, OSError) and cause.strerror]
+    said = [_strerror(cause) for cause in _causes(error) if isinstance(cause, OSError) and cause.strerror]
     return theirs(said[-1] if said else error).lower() or "no reason was given"
+
+
+def _strerror(error: OSError) -> str:
+    # The event loop puts words of its own there, and the resolver has numbers of its own, below 0.
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

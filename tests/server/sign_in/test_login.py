@@ -66,6 +66,13 @@ def test_who_declines_is_not_signed_in(place: Place, shell: Shell) -> None:
     assert not list(shell.folder.glob("*.json"))
 
 
+def test_who_may_grant_nothing_is_not_signed_in(place: Place, shell: Shell) -> None:
+    shell.has_browser("carol")
+    ran = shell.run("login", place.url)
+    assert ran.returncode == 1
+    assert "did not grant it: access_denied" in ran.stderr
+
+
 def test_no_token_is_ever_shown(place: Place, shell: Shell) -> None:
     written, secrets = "", list[str]()
     program = shell.program('PING "api.internal"\n')
