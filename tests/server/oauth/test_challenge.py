@@ -1,5 +1,6 @@
 """The form of challenges: what no value can do to a header, and which scheme is asked for."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,6 +90,14 @@ def test_a_bound_token_without_a_scope_is_challenged_in_its_own_scheme() -> None
 )
 def test_no_answer_is_kept_by_a_cache(answer: Any) -> None:
     assert answer(challenged_by(ISSUER)).headers["Cache-Control"] == "no-store"
+
+
+def test_the_page_for_clients_shows_what_comes() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "mcp.md").read_text(encoding="utf-8")
+    challenges = Challenges(Access(Tokens(), "https://guideway.example.com/mcp", (ISSUER,)))
+    verified = Verified(Principal("alice", READ), ISSUER)
+    [line] = lines(challenges.insufficient_scope(verified, Scheme.BEARER, frozenset({Scope.WRITE})))
+    assert f"HTTP/1.1 403 Forbidden\nWWW-Authenticate: {line}\n" in page
 
 
 def test_approval_is_no_scope_of_programs_and_never_asked_for_again() -> None:
