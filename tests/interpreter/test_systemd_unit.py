@@ -1,6 +1,7 @@
 """What systemd says of a unit, and what it refuses: each state, result and error has a meaning here."""
 
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -13,6 +14,7 @@ from guideway.interpreter.drivers.systemd.driver import _label
 from guideway.interpreter.drivers.systemd.rights import fault_of, polkit_rule
 from guideway.interpreter.drivers.systemd.unit import Unit
 from guideway.interpreter.results import Reason, State
+from guideway.server.config import load
 
 
 class Variant(NamedTuple):
@@ -184,3 +186,11 @@ def test_a_name_cannot_end_the_rule_that_it_stands_in() -> None:
     rule = polkit_rule('a\\x2d"||true||".service', 'eve"')
     assert '"a\\\\x2d\\"||true||\\".service"' in rule
     assert '"eve\\""' in rule
+
+
+def test_the_page_shows_the_rule_that_is_named_and_a_configuration_that_is_read(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/services.md").read_text(encoding="utf-8")
+    assert f"```javascript\n{polkit_rule('nginx.service', 'guideway')}\n```" in page
+    file = tmp_path / "guideway.toml"
+    file.write_text(page.partition("```toml\n")[2].partition("```")[0])
+    assert [entry.kind for entry in load(file).shared.services.values()] == ["systemd", "systemd"]

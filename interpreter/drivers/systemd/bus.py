@@ -13,6 +13,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import anyio
+import anyio.lowlevel
 from dbus_fast import AuthError, Message, MessageType
 from dbus_fast.aio import MessageBus
 from dbus_fast.auth import AuthExternal
@@ -88,6 +89,7 @@ class Link:
     def __init__(self, bus: MessageBus) -> None:
         self._bus = bus
         self._loop = asyncio.get_running_loop()
+        self._answers: dict[int, asyncio.Future[Message]] = {}
         self._listening: set[Jobs] = set()
         bus.add_message_handler(self._heard)
         # A task of its own: who awaits the library's future and is cancelled would cancel that for everybody.
@@ -102,6 +104,9 @@ class Link:
         self, member: str, signature: str, *arguments: Any, path: str, interface: str, returns: str, to: str = SYSTEMD
     ) -> Message:
         """Call a method and return the answer. Raises ``Refusal`` for an error and ``Fault``."""
+        # What has arrived is read first, the end of the connection above all: it takes the loop two turns to see it.
+        for _ in range(2):
+            await anyio.lowlevel.checkpoint()
         if not self._bus.connected:  # the library would write to a file descriptor that may be another's by now
             raise _gone()
         message = Message(
@@ -111,15 +116,18 @@ class Link:
             member=member,
             signature=signature,
             body=list(arguments),
+            serial=self._bus.next_serial(),
         )
+        answer: asyncio.Future[Message] = self._loop.create_future()
+        self._answers[message.serial] = answer
         try:
-            reply = await self._bus.call(message)
-        except Exception as error:
-            if self._bus.connected:
-                raise
+            # What goes wrong with the writing ends the connection, and that ends each call.
+            self._bus.send(message).add_done_callback(lambda sent: sent.cancelled() or sent.exception())
+            reply = await answer
+        except OSError as error:
             raise _gone() from error
-        if reply is None:  # what the library hands out where it was closed meanwhile
-            raise _gone()
+        finally:
+            del self._answers[message.serial]
         if reply.message_type is MessageType.ERROR:
             text = reply.body[0] if reply.body and isinstance(reply.body[0], str) else ""
             raise Refusal(reply.error_name or "", text)
@@ -146,19 +154,29 @@ class Link:
         await asyncio.wait([self._end])  # which cancels nothing when it is cancelled
 
     async def _watch(self) -> None:
-        with suppress(Exception):  # why it ended is told to each call that was out
-            await self._bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
-        for jobs in self._listening:
-            jobs.end()
+        try:
+            with suppress(Exception):
+                await self._bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
+        finally:
+            for answer in self._answers.values():
+                if not answer.done():
+                    answer.set_exception(_gone())
+            for jobs in self._listening:
+                jobs.end()
 
     def _heard(self, message: Message) -> None:
-        if (
-            message.message_type is MessageType.SIGNAL
-            and (message.interface, message.member, message.signature) == (MANAGER, "JobRemoved", "uoss")
-        ):  # fmt: skip
-            _, job, _, result = message.body
-            for jobs in self._listening:
-                jobs.ended(message.sender, job, result)
+        match message.message_type:
+            case MessageType.METHOD_RETURN | MessageType.ERROR:
+                answer = self._answers.get(message.reply_serial or 0)
+                if answer is not None and not answer.done():
+                    answer.set_result(message)
+            case MessageType.SIGNAL if (message.interface, message.member) == (MANAGER, "JobRemoved"):
+                if message.signature == "uoss":
+                    _, job, _, result = message.body
+                    for jobs in self._listening:
+                        jobs.ended(message.sender, job, result)
+            case _:
+                pass
 
 
 class Bus:

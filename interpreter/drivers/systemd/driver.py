@@ -81,10 +81,11 @@ class SystemdDriver:
         return f"its log: journalctl {'--user ' if self._users else ''}-u {self._unit}"
 
     async def check_restart(self) -> None:
-        """Return where polkit lets this process restart the unit. Raises ``Fault``.
+        """Return where nothing is known to keep this process from restarting the unit. Raises ``Fault``.
 
         systemd is asked for a restart in a mode that is for stops only: it checks the rights, with unit and verb, and
-        refuses the mode before it does anything. polkit itself tells nobody but root whether a rule for one unit holds.
+        refuses the mode before it does anything; before 246 it does not know the mode, and refuses without a check.
+        polkit itself tells nobody but root whether a rule for one unit holds.
         """
         try:
             await self._manager("RestartUnit", "ss", self._unit, "triggering", returns="o")
