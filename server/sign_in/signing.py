@@ -64,6 +64,7 @@ async def sign_in(session: Session, challenge: Challenge, person: Person, wish: 
     wish = wish or Wish()
     kept = session.store.read(session.server)
     known = _known_client(kept, wish)
+    refused: SignInError | None = None
     async with listen(wish.port or _port(known), exactly=wish.port is not None) as redirect:
         # A client that was registered for a port that is taken is registered anew: not every issuer lets the port of
         # a loopback address differ (RFC 8252, section 7.3).
@@ -72,10 +73,15 @@ async def sign_in(session: Session, challenge: Challenge, person: Person, wish: 
         attempt = _Attempt(
             session=session, kept=kept, challenge=challenge, person=person, wish=wish, redirect=redirect, known=known
         )
-        entry = await attempt.made()
-        await session.keep(entry)
-        redirect.end(worked=True)
-        return entry
+        try:
+            entry = await attempt.made()
+            await session.keep(entry)
+            redirect.end(worked=True)
+        except SignInError as error:  # kept until here, so that it comes in no group
+            refused = error
+    if refused is not None:
+        raise refused
+    return entry
 
 
 def asked_for(challenge: Challenge, entry: Entry | None) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ def test_who_is_not_signed_in_is_asked_to(place: Place, shell: Shell) -> None:
 
 
 def test_a_step_up_that_is_granted_less_ends_in_an_error_after_one_browser(place: Place, shell: Shell) -> None:
-    """Bob may read and no more. The server challenges the new token as it did the old one; asking on would never end."""
+    """Bob may read and no more. The server challenges the new token as it did the old one: asking again is no use."""
     shell.has_browser("bob")
     assert shell.run("login", place.url).returncode == 0
     before = len(shell.visits)
