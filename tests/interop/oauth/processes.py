@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -25,14 +26,18 @@ def running(command: Sequence[str], environment: Environment) -> Iterator[dict[s
         )
         assert process.stdin is not None
         assert process.stdout is not None
+        patience = threading.Timer(_SECONDS * 3, process.kill)
+        patience.start()
         try:
             said = _first_object(process.stdout)
+            patience.cancel()
             if said is None:
                 process.wait(_SECONDS)
                 errors.seek(0)
                 pytest.fail(f"`{' '.join(command)}` ended with {process.returncode}:\n{errors.read()}", pytrace=False)
             yield said
         finally:
+            patience.cancel()
             process.stdin.close()
             process.send_signal(signal.SIGTERM)
             try:
