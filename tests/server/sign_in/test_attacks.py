@@ -142,7 +142,7 @@ async def test_an_answer_with_another_state_is_waited_past(session: Session, vis
     liar.answer["state"] = "of another sign-in"
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(attempt, session, visitor)
-        while not visitor.pages:  # noqa: ASYNC110  # a browser says nothing when it is done
+        while not visitor.pages:  # a browser says nothing when it is done
             await anyio.sleep(0.01)
         tasks.cancel_scope.cancel()
     assert liar.counts["token"] == 0
