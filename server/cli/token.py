@@ -94,7 +94,7 @@ COMMAND = Command(
     "with the key in the issuer's state folder; the server believes it while the issuer runs.",
     examples=(
         "guideway token --config development.toml --person alice",
-        "guideway token --config development.toml --person alice --scope mcp:diag:read --scope mcp:diag:write",
+        "guideway token --config development.toml --person alice --scope mcp:diag:write",
         "guideway token --config development.toml --person alice --json",
     ),
     exits=((Exit.OK, "the token was printed"),),
