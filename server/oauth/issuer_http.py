@@ -100,10 +100,8 @@ class IssuerHttp:
         async with self._client.stream(method, url, headers=headers, data=form) as response:
             if response.status_code != 200:
                 raise NoAnswer(f"it answered HTTP {response.status_code}")
-            if response.headers.get("Content-Encoding", "identity") != "identity":  # nobody asked for it
-                raise NoAnswer("its answer is compressed")
             body = bytearray()
-            async for part in response.aiter_raw():
+            async for part in response.aiter_raw():  # as it comes: what is small is not made large here
                 body += part
                 if len(body) > MOST_BYTES:
                     raise NoAnswer(f"its answer is longer than {MOST_BYTES:,} bytes")
