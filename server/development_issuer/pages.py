@@ -53,7 +53,7 @@ def sign_in_page(action: str, *, wrong: bool = False) -> HTMLResponse:
     """Return the page that asks for the sign-in code."""
     note = '<p class="note" role="alert">That is not the code.</p>\n' if wrong else ""
     body = (
-        "<p>A program on this machine asks for access to Guideway. To go on, show that you are at this machine:\n"
+        "<p>A program asks for access to Guideway. To go on, show that you are at this machine:\n"
         "Guideway has printed a sign-in code where it was started.</p>\n"
         f"{note}{_form(action, 'code', '')}"
         '<p><label>Sign-in code\n<input type="text" name="code" required autofocus autocomplete="off" maxlength="64" '
@@ -113,8 +113,8 @@ def consent_page(
         f'<dt>You are</dt><dd class="said">{_shown(person)}</dd>\n'
         f"<dt>How long</dt><dd>{_duration(seconds)}{renews}</dd>\n</dl>\n"
         f"{_form(action, 'decision', stamp)}<p>It could then:</p>\n<ul>\n{gives}\n{lacks}\n</ul>\n"
-        "<p>Allow it only if you have just started something that asks for this.</p>\n"
-        f'{allow}<button type="submit" name="decision" value="deny">Deny</button>\n</form>\n{leave}'
+        "<p>Allow it only if you have just started something that asks for this.</p>\n"  # what Enter does stands first
+        f'<button type="submit" name="decision" value="deny">Deny</button>\n{allow}</form>\n{leave}'
     )
     return page("A program asks for access", body, sends_to=redirect_uri)
 
