@@ -23,6 +23,10 @@ After=dbus.service
 """
 _DBUS = "org.freedesktop.systemd1"
 _MANAGER = (_DBUS, "/org/freedesktop/systemd1", f"{_DBUS}.Manager")
+# Each container has control groups of its own: a systemd takes every process in the one of a unit's name for the
+# unit's, and kills it too. The hierarchies of a hybrid system, and the one of a unified system.
+_CGROUPS = (Path("/sys/fs/cgroup/systemd"), Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup"))
+_ENTER = 'n=$1; shift; while [ $n -gt 0 ]; do echo $$ >"$1/cgroup.procs"; shift; n=$((n-1)); done; exec "$@"'
 # What a system does at its start and this one has no use for.
 _UNWANTED = (
     *("systemd-firstboot", "systemd-machine-id-commit", "systemd-update-utmp", "systemd-remount-fs"),
@@ -64,6 +68,8 @@ class Systemd:
         self.units = self.folder / "units"
         self.bus = self.folder / "dbus/system_bus_socket"
         self.box: subprocess.Popen[bytes] | None = None
+        self._name = f"gw-{uuid.uuid4().hex[:12]}"
+        self._cgroups = [root / self._name for root in _CGROUPS if (root / "cgroup.procs").exists()]
         for name in ("units", "dbus", "rules"):
             (self.folder / name).mkdir()
         self.folder.chmod(0o755)
@@ -105,11 +111,14 @@ class Systemd:
 
     def start(self) -> None:
         """Start systemd and wait until it answers."""
+        for folder in self._cgroups:
+            folder.mkdir(exist_ok=True)
         with (self.folder / "out").open("ab") as out:
             self.box = subprocess.Popen(
                 [
+                    *("sh", "-ec", _ENTER, "sh", str(len(self._cgroups)), *map(str, self._cgroups)),
                     *("systemd-nspawn", "-q", "-D", "/", "--volatile=yes", "--register=no", "--keep-unit"),
-                    *(f"--machine=gw-{uuid.uuid4().hex[:12]}", "--console=pipe", "--kill-signal=SIGRTMIN+3"),
+                    *(f"--machine={self._name}", "--console=pipe", "--kill-signal=SIGRTMIN+3"),
                     *self._binds,
                     *("/lib/systemd/systemd", "--unit=box.target", "--show-status=false"),
                 ],
@@ -132,6 +141,7 @@ class Systemd:
         self.box.wait(10)
         self.box = None
         self.bus.unlink(missing_ok=True)
+        wait_for(self._cgroups_are_gone, "the control groups to be empty")
 
     def leader(self) -> int:
         """Return the process id of the container's systemd, as this machine counts."""
@@ -230,6 +240,13 @@ class Systemd:
         if ran.returncode != 0:
             raise OSError(ran.stderr)
         return json.loads(ran.stdout) if ran.stdout.strip() else None
+
+    def _cgroups_are_gone(self) -> bool:
+        for folder in self._cgroups:
+            for inner, _, _ in os.walk(folder, topdown=False):
+                with contextlib.suppress(OSError):  # the last processes are reaped in their own time
+                    os.rmdir(inner)
+        return not any(folder.exists() for folder in self._cgroups)
 
     def _answers(self) -> bool:
         assert self.box is not None

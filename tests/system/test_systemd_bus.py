@@ -1,4 +1,4 @@
-"""A real systemd that goes away, comes back, hangs, or is behind polkit; and the systemd of a user."""
+"""A real systemd that goes away, comes back or hangs, what is no bus; and the systemd of a user."""
 
 import asyncio
 import gc
@@ -6,7 +6,6 @@ import os
 import shutil
 import socket
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
@@ -15,7 +14,8 @@ import pytest
 from anyio.abc import SocketStream
 from tests.attacks.cancelling import cancelled_at
 from tests.system.supervisord import wait_for
-from tests.system.systemd import Systemd, in_ci, need_containers
+from tests.system.systemd import Systemd, need_containers
+from tests.system.systemd_drivers import GUEST, as_guest
 from tests.system.test_supervisord import open_sockets, restart_fails, soon
 from tests.system.units import UNITS
 
@@ -23,17 +23,12 @@ from guideway.interpreter.drivers.base import Fault
 from guideway.interpreter.drivers.systemd import bus as bus_module
 from guideway.interpreter.drivers.systemd.bus import Bus
 from guideway.interpreter.drivers.systemd.driver import SystemdDriver
-from guideway.interpreter.drivers.systemd.rights import polkit_rule
 from guideway.interpreter.results import Reason, State
 from guideway.interpreter.service import Service
-from guideway.server import wiring
-from guideway.server.cli.inventory import look
-from guideway.server.config import load
 
 pytestmark = pytest.mark.anyio
 
 GOOD, STUBBORN, OTHER = "good.service", "stubborn.service", "other.service"
-GUEST = 65534  # nobody
 
 
 @pytest.fixture(autouse=True)
@@ -189,66 +184,6 @@ async def test_connecting_that_is_cancelled_wherever_it_waits_leaves_no_socket(w
         step += 1
     assert step > 5
     wait_for(lambda: world.connections() == before, "the bus to notice")
-
-
-# ---- rights
-
-
-async def test_the_rule_that_is_named_lets_its_user_restart_its_unit_and_nothing_else() -> None:
-    need_containers()
-    if shutil.which("polkitd", path="/usr/lib/polkit-1:/usr/libexec") is None:
-        (pytest.fail if in_ci() else pytest.skip)("needs polkit: apt-get install polkitd")
-    units = {name: UNITS[name] for name in (GOOD, OTHER, "limited.service", "polkit.service") if name in UNITS}
-    rules = "\n".join(polkit_rule(unit, "nobody") for unit in (GOOD, "limited.service"))
-    with Systemd(units, rules=rules) as world:
-        pid = world.run(OTHER)
-        bus = Bus(world.bus, GUEST)
-        good, other, limited = (
-            Service(unit, SystemdDriver(unit, bus), settle=0) for unit in (GOOD, OTHER, "limited.service")
-        )
-        with as_guest():
-            await good.check_restart()
-            assert (await good.restart(30)).state is State.RUNNING
-            for _ in range(5):  # three starts are allowed: the rule lets the limit be lifted, too
-                assert (await limited.restart(30)).state is State.RUNNING
-            with pytest.raises(Fault) as caught:
-                await other.check_restart()
-            assert (await restart_fails(other)).reason is Reason.NO_PERMISSION
-        assert caught.value.reason is Reason.NO_PERMISSION
-        assert polkit_rule(OTHER, "nobody") in caught.value.message
-        assert world.pid(OTHER) == pid
-        for one in (good, other, limited):
-            await one.close()
-
-
-async def test_the_inventory_says_what_may_not_be_restarted_and_what_would_allow_it(
-    world: Systemd, tmp_path: Path
-) -> None:
-    pid = world.run(GOOD)
-    file = tmp_path / "guideway.toml"
-    file.write_text(
-        f'[services.good]\ndriver = "systemd"\nunit = "{GOOD}"\nbus = "{world.bus}"\n'
-        f'[services.watched]\ndriver = "systemd"\nunit = "{GOOD}"\nbus = "{world.bus}"\nrestartable = false\n'
-    )
-    config = load(file)
-    with as_guest():
-        good, watched = await look(config, wiring.build(config))
-    assert (good.state, good.reason) == (State.RUNNING, Reason.NO_PERMISSION)
-    assert good.found.startswith("is running, and cannot be restarted: ")
-    assert polkit_rule(GOOD, "nobody") in good.found
-    assert (watched.state, watched.reason, watched.found) == (State.RUNNING, None, "is running")
-    good, _ = await look(config, wiring.build(config))  # as root
-    assert (good.reason, good.found) == (None, "is running")
-    assert world.pid(GOOD) == pid
-
-
-@contextmanager
-def as_guest() -> Iterator[None]:
-    os.seteuid(GUEST)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
 
 
 # ---- the systemd of a user
