@@ -16,6 +16,7 @@ from guideway.server.cli.entry import COMMANDS, load
 from tests.scripts.session import environment
 
 SLOW = {"demo"}  # tests/system runs it
+ELSEWHERE = "https://"  # tests/server/sign_in runs these on a server
 CONFIGURATION = """
 caller = "operator"
 [callers.operator]
@@ -64,7 +65,7 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 def examples(*, served: bool) -> Iterator[str]:
     for name in COMMANDS:
         for example in load(name).examples:
-            if name not in SLOW and ("--http" in example) is served:
+            if name not in SLOW and ELSEWHERE not in example and ("--http" in example) is served:
                 yield example
 
 

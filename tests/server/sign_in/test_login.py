@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import stat
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -9,9 +10,12 @@ from urllib.parse import parse_qs, urlsplit
 import anyio
 import httpx2
 
+from guideway.server.cli import entry
 from tests.server.development_issuer.browser import approve
 from tests.server.development_issuer.world import CODE
 from tests.server.sign_in.world import READ, WRITE, Place, Shell, everything
+
+THEIRS = "https://guideway.example.com"
 
 
 def asked(shell: Shell) -> dict[str, str]:
@@ -161,6 +165,19 @@ def test_signing_out_forgets_also_where_the_issuer_cannot_be_told(place: Place, 
     assert ran.returncode == 1
     assert "not revoked: cannot connect to `127.0.0.1:9`" in ran.stdout
     assert not list(shell.folder.glob("*.json"))
+
+
+def test_the_examples_of_the_help_work_with_a_server_in_the_place_of_theirs(place: Place, shell: Shell) -> None:
+    shell.program('PING "api.internal"\n', "restart.diag")
+    ran = 0
+    for command in ("login", "run", "logout"):
+        for example in entry.load(command).examples:
+            if THEIRS in example:
+                here = example.replace(THEIRS, place.url.removesuffix("/mcp"))
+                done = shell.run(*shlex.split(here)[1:])
+                assert done.returncode == 0, (here, done.stderr)
+                ran += 1
+    assert ran == 4
 
 
 def test_a_server_that_asks_nobody_needs_no_signing_in(shell: Shell, tmp_path: Path) -> None:
