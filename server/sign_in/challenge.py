@@ -12,7 +12,7 @@ from mcp.client.auth.utils import (
 
 from guideway.dsl.record import Record
 from guideway.server.sign_in.entry import words
-from guideway.server.sign_in.servers import members
+from guideway.server.sign_in.servers import facts
 
 #: RFC 6749, section 3.3.
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,200}")
@@ -51,7 +51,7 @@ async def read_challenge(response: httpx2.Response) -> Challenge | None:
     if response.status_code != 401 and not wants_more:
         return None
     await response.aread()
-    body = members(response)
+    body = facts(response)
     header = response.headers.get("WWW-Authenticate", "")
     return Challenge(
         wants_more,

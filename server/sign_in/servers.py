@@ -97,17 +97,23 @@ async def _require_well(response: httpx2.Response) -> None:
 
 def said(response: httpx2.Response) -> str:
     """Return what an error's body says for people (RFC 6749, section 5.2), and no other member; else its status."""
-    found = members(response)
+    found = facts(response)
     words = [theirs(found[key]) for key in ("error", "error_description") if isinstance(found.get(key), str)]
     return f"{response.status_code}: {': '.join(words)}" if words else f"HTTP status {response.status_code}"
 
 
-def members(response: httpx2.Response) -> dict[str, Any]:
-    """Return the members of a JSON object that was read; none where it is no such thing."""
+def facts(response: httpx2.Response) -> dict[str, Any]:
+    """Return the facts of an error whose body was read: the members of a JSON object, or the data of a JSON-RPC error.
+
+    None where it is no such thing.
+    """
     try:
         found = response.json()
     except (ValueError, RecursionError):
         return {}
+    error = found.get("error") if isinstance(found, dict) else None
+    if isinstance(error, dict):
+        found = error.get("data")
     return found if isinstance(found, dict) else {}
 
 

@@ -15,7 +15,7 @@ from pydantic import AnyUrl, ValidationError
 
 from guideway.server.sign_in.entry import MARGIN, Entry
 from guideway.server.sign_in.errors import ServerError, SignInError
-from guideway.server.sign_in.servers import client, explain, members, require_private, said
+from guideway.server.sign_in.servers import client, explain, facts, require_private, said
 from guideway.server.sign_in.store import TokenStore
 
 _SECONDS: Final = 20.0  # that one renewal may take; Ctrl-C waits for it, or the new token would be lost
@@ -136,5 +136,5 @@ def metadata(redirect_uri: str) -> OAuthClientMetadata:
 
 
 def _error(response: httpx2.Response) -> str | None:
-    error = members(response).get("error") if response.status_code >= 400 else None
+    error = facts(response).get("error") if response.status_code >= 400 else None
     return error if isinstance(error, str) else None

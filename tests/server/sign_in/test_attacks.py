@@ -260,8 +260,11 @@ async def test_tokens_only_bound_to_keys_are_not_pretended(session: Session, lia
         await post(session, None)
 
 
-async def test_a_server_that_is_not_well_says_when_it_may_be(session: Session, liar: Liar) -> None:
-    body = {"error": "temporarily_unavailable", "error_description": "the issuer does not answer"}
+@pytest.mark.parametrize("is_rpc", [False, True])
+async def test_a_server_that_is_not_well_says_when_it_may_be(session: Session, liar: Liar, is_rpc: bool) -> None:
+    body: dict[str, Any] = {"error": "temporarily_unavailable", "error_description": "the issuer does not answer"}
+    if is_rpc:
+        body = {"jsonrpc": "2.0", "id": None, "error": {"code": 503, "message": "no", "data": body}}
     liar.endpoint = JSONResponse(body, 503, headers={"Retry-After": "30"})
     with pytest.raises(ServerError, match="503: temporarily_unavailable: the issuer does not answer") as refused:
         await post(session, None)
