@@ -5,6 +5,7 @@ The D-Bus library is loaded when the first of them is made: a configuration with
 
 import os
 import re
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -23,6 +24,11 @@ def _one_service(name: str) -> str:
     return name
 
 
+@cache
+def _library_is_there() -> bool:
+    return find_spec("dbus_fast") is not None
+
+
 class SystemdOptions(DriverOptions):
     """A service unit of the system's systemd or of this user's; ``bus`` is the socket of the bus that it is on."""
 
@@ -32,7 +38,7 @@ class SystemdOptions(DriverOptions):
 
     @model_validator(mode="after")
     def _has_its_library(self) -> Self:
-        if find_spec("dbus_fast") is None:
+        if not _library_is_there():
             raise ValueError('needs the package `dbus-fast`: install it with `pip install "guideway[systemd]"`')
         return self
 
