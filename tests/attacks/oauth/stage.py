@@ -51,10 +51,16 @@ class World:
         made = [f"{name} {call}" for name, driver in self.services.items() for call in driver.calls]
         return made + [f"api.internal {call}" for call in self.host.calls]
 
+    @property
+    def restarts(self) -> int:
+        """Return how often the shared service was restarted."""
+        return self.services[SHARED].calls.count("restart")
+
     def pipeline(self) -> Pipeline:
         """Return the pipeline over it."""
         made = {name: Service(name, driver, settle=0.0) for name, driver in self.services.items()}
-        hosts = [Host("api.internal", self.host), *(Host(name, probe) for name, probe in self.probes.items())]
+        known = [Host(name, self.host) for name in ("api.internal", SHARED)]
+        hosts = [*known, *(Host(name, probe) for name, probe in self.probes.items())]
         shared = [made[SHARED], made["ledger"]]
         return Pipeline(
             Inventory(hosts, shared),

@@ -170,7 +170,7 @@ def test_an_issuer_that_is_gone_lets_nobody_in_and_costs_no_service() -> None:
     with staged(providers={}, issuers=issuers) as stage, stage.untouched():
         answer = shown(stage, Mint(gone.url, stage.url, CORP).token())
     assert answer.status == 503
-    assert answer.json()["error"] == "temporarily_unavailable"
+    assert answer.facts["error"] == "temporarily_unavailable"
     assert not answer.challenges
 
 

@@ -23,16 +23,16 @@ def test_what_proves_nothing_is_refused_for_its_reason_and_touches_nothing(stage
     with stage.untouched():
         answer = wire.answer(stage.url, wire.calling(stage.url, f"{row.scheme} {token}", fields=fields))
     assert answer.status == 401
-    assert answer.json()["error"] == row.error
-    assert answer.json()["error_description"] == row.why
+    assert answer.facts["error"] == row.error
+    assert answer.facts["message"] == row.why
     [challenge] = [each for each in answer.challenges if each["scheme"] == "DPoP"]
     assert (challenge["error"], challenge["error_description"]) == (row.error, row.why)
 
 
 def test_the_honest_neighbour_passes(stage: Stage) -> None:
-    token, before = bound(stage), len(stage.world.calls)
+    token, before = bound(stage), stage.world.restarts
     assert shown(stage, token, made(stage, token)).status == 200
-    assert "database restart" in stage.world.calls[before:]
+    assert stage.world.restarts == before + 1
 
 
 def test_a_proof_that_was_caught_opens_nothing_again(stage: Stage) -> None:
@@ -42,7 +42,7 @@ def test_a_proof_that_was_caught_opens_nothing_again(stage: Stage) -> None:
     assert shown(stage, token, proof).status == 200
     with stage.untouched():
         again = shown(stage, token, proof)
-        assert (again.status, again.json()["error_description"]) == (401, USED)
+        assert (again.status, again.facts["message"]) == (401, USED)
         assert shown(stage, bound(stage), proof).status == 401
         grammar = wire.request(
             stage.grammar, method="GET", fields=[("Authorization", f"DPoP {token}"), ("DPoP", proof)]

@@ -29,15 +29,35 @@ def test_a_hostile_request_is_refused_for_its_reason_and_touches_nothing(stage: 
     expected = {"scheme": "Bearer", **said, "scope": scope, "resource_metadata": stage.metadata}
     assert last.challenges[0] == {name: value for name, value in expected.items() if value is not None}
     if row.method != "HEAD":
-        assert last.json()["error_description"] == row.why
+        assert last.facts["message"] == row.why
 
 
 @pytest.mark.parametrize(("name", "make"), requests.HONEST, ids=[name for name, _ in requests.HONEST])
 def test_what_is_odd_and_right_passes(stage: Stage, name: str, make: Callable[[Stage, str], bytes]) -> None:
-    before = len(stage.world.calls)
+    before = stage.world.restarts
     answer = wire.answer(stage.url, make(stage, stage.ground.corp.token()))
     assert (name, answer.status) == (name, 200)
-    assert "database restart" in stage.world.calls[before:]
+    assert stage.world.restarts == before + 1
+
+
+@pytest.mark.parametrize("name", ["X-Tenant", "X-Tenant-Id", "X-Org-Id", "Tenant", "Mcp-Param-Tenant", "Cookie"])
+def test_a_tenant_is_in_the_token_and_nowhere_else(stage: Stage, name: str) -> None:
+    """Somebody of one tenant, or of none, says that they are of another; and reads nothing of its names either."""
+    for claims in ({}, {"org": "org_zeta"}):
+        token = stage.ground.corp.saying(**claims)
+        fields = [(name, value) for value in ("acme", "org_acme")]
+        for target in ("/mcp", "/mcp?tenant=acme&org=org_acme"):
+            sent = wire.calling(stage.url, f"Bearer {token}", wire.call('RESTART "shop"'), fields=fields, target=target)
+            with stage.untouched():
+                answer = wire.answer(stage.url, sent)
+            refusal = answer.json()["result"]["structuredContent"]["refusal"]
+            assert refusal["code"] == "unknown_target"
+        listed = wire.calling(stage.url, f"Bearer {token}", wire.message("tools/list"), fields=fields)
+        assert "shop" not in wire.answer(stage.url, listed).body.decode()
+        copy = wire.request(
+            stage.grammar, method="GET", fields=[("Authorization", f"Bearer {token}"), *fields], target="/grammar"
+        )
+        assert "shop" not in wire.answer(stage.url, copy, method="GET").body.decode()
 
 
 def test_no_text_of_a_program_gets_into_a_challenge(stage: Stage) -> None:

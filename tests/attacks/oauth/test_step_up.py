@@ -25,15 +25,11 @@ def session(stage: Stage) -> str:
     return number
 
 
-def restarts(stage: Stage) -> int:
-    return sum(call.endswith("restart") for call in stage.world.calls)
-
-
 @pytest.fixture
 def no_restart(stage: Stage) -> Iterator[None]:
-    before = restarts(stage)
+    before = stage.world.restarts
     yield
-    assert restarts(stage) == before
+    assert stage.world.restarts == before
 
 
 def hold(row: Body, answer: wire.Answer, status: int) -> None:
@@ -68,7 +64,7 @@ def test_their_honest_neighbour_passes(stage: Stage, session: str) -> None:
     """The same caller steps up, in the same session: the same bytes run."""
     both = stage.ground.corp.saying(sub="reader")
     [plain] = [row for row in bodies.ALL if row.name == "program: plain"]
-    before = restarts(stage)
+    before = stage.world.restarts
     assert wire.answer(stage.url, wire.in_session(stage.url, both, session, plain.content)).status == 200
     assert wire.answer(stage.url, wire.calling(stage.url, f"Bearer {both}", body=plain.content)).status == 200
-    assert restarts(stage) == before + 2
+    assert stage.world.restarts == before + 2

@@ -51,6 +51,14 @@ class Answer:
         return json.loads(text)
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """What the body of a request that was not let in says: an error of JSON-RPC, with the status as its code."""
+        body = self.json()
+        assert body.keys() == {"jsonrpc", "id", "error"}
+        assert body["error"]["code"] == self.status
+        return {"message": body["error"]["message"], **body["error"]["data"]}
+
+    @property
     def challenges(self) -> list[dict[str, str]]:
         """The challenges, each by the names of its parameters, with its scheme under ``scheme``.
 
