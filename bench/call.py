@@ -10,12 +10,13 @@ import json
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from statistics import median
 from time import perf_counter
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from bench import Figure
@@ -86,13 +87,13 @@ class Client:
     headers: dict[str, str]
     meta: dict[str, Any]
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, headers: Mapping[str, str] = MappingProxyType({})) -> None:
         self.server = server
         self._http = HTTPConnection("127.0.0.1", server.port)
         self._http.connect()
         assert self._http.sock is not None
         self._http.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+        self.headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json", **headers}
         self.open()
         call = {"name": TOOL, "arguments": {"program": SCRIPT}} | self.meta
         self._body = self.message("tools/call", call)

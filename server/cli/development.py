@@ -1,17 +1,19 @@
 """What commands do with the development issuer: run it beside a server, or say why there is none."""
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from typing import Final
 
 import anyio
 from anyio.abc import TaskStatus
 
+from guideway.server import wiring
 from guideway.server.cli.command import Complaint
 from guideway.server.config import Config
 from guideway.server.config_errors import suggestion
 from guideway.server.development_issuer.folder import StateError
+from guideway.server.oauth.access import Access
 from guideway.server.sections import DevelopmentIssuerSection, IssuerSection
 
 _EXTRA: Final = frozenset({"authlib", "sqlalchemy"})
@@ -69,6 +71,20 @@ async def running_issuer(
         url = await tasks.start(partial(_run, section, resource, sign_in_code))
         yield IssuerSection(issuer=url, algorithms=frozenset({"ES256"}), leeway_seconds=0)
         tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def tokens_let_in(config: Config, resource: str, *, sign_in_code: str) -> AsyncIterator[Access]:
+    """Open the way in for tokens of every issuer of a configuration; the development issuer runs for as long.
+
+    Its section is the last one. Raises ``Complaint``, in a group as task groups do.
+    """
+    async with AsyncExitStack() as stack:
+        development = None
+        if config.development_issuer is not None:
+            running = running_issuer(config.development_issuer, resource=resource, sign_in_code=sign_in_code)
+            development = await stack.enter_async_context(running)
+        yield await stack.enter_async_context(wiring.access(config, resource, development=development))
 
 
 async def _run(

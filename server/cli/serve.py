@@ -4,7 +4,7 @@ import argparse
 import datetime
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -18,7 +18,7 @@ from guideway.server.app import serve_http, serve_stdio
 from guideway.server.cli.command import Command, Complaint, Exit, add_configuration
 from guideway.server.cli.configured import complaint, explain_nobody, read_caller, read_config, read_tls
 from guideway.server.cli.console import Console, clean, write_json
-from guideway.server.cli.development import running_issuer
+from guideway.server.cli.development import tokens_let_in
 from guideway.server.config import Config, exposure
 from guideway.server.config_errors import ConfigError
 from guideway.server.development_issuer.sign_in import new_code
@@ -116,20 +116,17 @@ class _Tokens:
         if options.caller is not None:
             raise Complaint("--as cannot go with --http here: the configuration has issuers, so tokens say who asks")
         self._config = config
-        self._issuers = [section.issuer for section in config.issuers.values()]
+        self._issuers: list[str] = []
         self.sign_in: str | None = None
 
     @asynccontextmanager
     async def access(self, resource: str) -> AsyncIterator[Access]:
-        async with AsyncExitStack() as stack:
-            development = None
+        code = new_code()
+        async with tokens_let_in(self._config, resource, sign_in_code=code) as access:
+            self._issuers = [section.issuer for section in access.issuers]
             if self._config.development_issuer is not None:
-                code = new_code()
-                running = running_issuer(self._config.development_issuer, resource=resource, sign_in_code=code)
-                development = await stack.enter_async_context(running)
-                self._issuers.append(development.issuer)
-                self.sign_in = f"the sign-in code of {development.issuer} is {code}, until this server stops"
-            yield await stack.enter_async_context(wiring.access(self._config, resource, development=development))
+                self.sign_in = f"the sign-in code of {self._issuers[-1]} is {code}, until this server stops"
+            yield access
 
     def caller(self) -> Principal:
         return caller_by_token()

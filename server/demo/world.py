@@ -105,7 +105,17 @@ settle_seconds = 0.5
 """
 
 
+# The same world, served to whoever has a token.
+_ISSUER = """
+[development_issuer]
+people = {{ {person} = ["mcp:diag:read", "mcp:diag:write"] }}
+port = {issuer_port}
+state_folder = "{folder}/issuer"
+"""
+
 PROGRAMS = ("database", "cache", "api", "worker")
+PERSON = "operator"
+"""Who can sign in at the world's development issuer."""
 
 
 class DemoError(Exception):
@@ -114,10 +124,14 @@ class DemoError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """A running world: its configuration file, its supervisord socket, and the port meant for a Guideway server."""
+    """A running world: its configuration file, its supervisord socket, and the port meant for a Guideway server.
+
+    ``with_tokens`` is the same configuration with a development issuer.
+    """
 
     folder: Path
     configuration: Path
+    with_tokens: Path
     socket: Path
     server_port: int
     database_port: int
@@ -218,7 +232,7 @@ def _wait_for(made: World, process: subprocess.Popen[bytes], seconds: float = 20
 
 def _write(folder: Path) -> World:
     socket_path = folder / "supervisor.sock"
-    database, cache, api, server_port = _free_ports(4)
+    database, cache, api, server_port, issuer_port = _free_ports(5)
     arguments = {
         "cache": f"store --port {cache}",
         "database": f"store --port {database}",
@@ -231,10 +245,11 @@ def _write(folder: Path) -> World:
     )
     (folder / "supervisord.conf").write_text(conf)
     configuration = folder / "guideway.toml"
-    configuration.write_text(
-        _CONFIGURATION.format(socket=socket_path, database=database, cache=cache, api=api, server_port=server_port)
-    )
-    return World(folder, configuration, socket_path, server_port, database)
+    text = _CONFIGURATION.format(socket=socket_path, database=database, cache=cache, api=api, server_port=server_port)
+    configuration.write_text(text)
+    with_tokens = folder / "tokens.toml"
+    with_tokens.write_text(text + _ISSUER.format(person=PERSON, issuer_port=issuer_port, folder=folder))
+    return World(folder, configuration, with_tokens, socket_path, server_port, database)
 
 
 def _free_ports(count: int) -> list[int]:

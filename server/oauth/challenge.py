@@ -1,7 +1,8 @@
 """The answers to a request that is not let in, each with the challenge that says what would be: RFC 6750 and 9449.
 
 The only place that builds them. Header and body say the same; no part of a token, and nothing that came with one, is
-in either.
+in either. The body is an error of JSON-RPC, which clients of the protocol show to their people: its ``data`` has the
+facts, its ``code`` is the status, since the protocol reserves none for this.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -44,7 +45,7 @@ class Challenges:
     def no_token(self) -> Response:
         """Answer a request without a token: 401, and no error code (RFC 6750, section 3.1)."""
         scope = self._words(self._first, _FIRST)
-        return self._answer(401, self._schemes, scope=scope, about={"error_description": "an access token is needed"})
+        return self._answer(401, self._schemes, why="an access token is needed", scope=scope)
 
     def invalid_token(self, why: str, scheme: Scheme) -> Response:
         """Answer a token that is not believed: 401."""
@@ -93,14 +94,17 @@ class Challenges:
         status: int,
         schemes: Iterable[Scheme],
         *,
+        why: str,
         error: str | None = None,
-        why: str | None = None,
         scope: str | None = None,
         about: Mapping[str, Any] = MappingProxyType({}),
     ) -> Response:
-        given = {"error": error, "error_description": why, "scope": scope}
-        said = {name: value for name, value in given.items() if value is not None}
-        response = JSONResponse({**said, **about}, status, headers={"Cache-Control": "no-store"})
+        said = {} if error is None else {"error": error, "error_description": why}
+        if scope is not None:
+            said["scope"] = scope
+        body = {"code": status, "message": why, "data": {**said, **about}}
+        content = {"jsonrpc": "2.0", "id": None, "error": body}
+        response = JSONResponse(content, status, headers={"Cache-Control": "no-store"})
         for scheme in schemes:
             more = {"algs": " ".join(ALGORITHMS)} if scheme is Scheme.DPOP else {}
             parameters = {**said, "resource_metadata": self._metadata_url, **more}

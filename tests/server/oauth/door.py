@@ -140,6 +140,12 @@ def a_call(program: str) -> tuple[dict[str, Any], dict[str, str]]:
     return message("tools/call", name=TOOL_NAME, arguments={"program": program})
 
 
+def facts(response: httpx2.Response) -> dict[str, Any]:
+    """Return the data of the JSON-RPC error that a body is."""
+    data: dict[str, Any] = response.json()["error"]["data"]
+    return data
+
+
 def challenges(response: httpx2.Response) -> list[tuple[str, dict[str, str]]]:
     """Return the scheme and the parameters of each challenge, one a header line."""
     found = []

@@ -46,7 +46,7 @@ async def send(url: str, *headers: tuple[str, str], method: str = "GET") -> http
 
 def assert_refused(answer: httpx2.Response, error: str, scheme: str = "DPoP") -> None:
     assert answer.status_code == 401
-    assert answer.json()["error"] == error
+    assert answer.json()["error"]["data"]["error"] == error
     [challenge] = [each for each in answer.headers.get_list("WWW-Authenticate") if each.startswith(scheme)]
     assert f'error="{error}"' in challenge
     assert (f'algs="{" ".join(ALGORITHMS)}"' in challenge) == (scheme == "DPoP")

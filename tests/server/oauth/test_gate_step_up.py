@@ -14,7 +14,7 @@ from guideway.interpreter.principal import Principal
 from guideway.interpreter.results import State
 from guideway.server.sections import IssuerSection
 from guideway.server.tool import TOOL_NAME
-from tests.server.oauth.door import READ, WRITE, Door, Shown, a_call, bearer, challenges, message
+from tests.server.oauth.door import READ, WRITE, Door, Shown, a_call, bearer, challenges, facts, message
 from tests.server.test_http import INITIALIZE
 from tests.server.world import BOTH, SAMPLE, Era, World
 from tests.strategies import mutations, scripts, token_soup
@@ -67,7 +67,7 @@ async def test_the_challenge_names_what_is_needed_with_what_is_held(
         "scope": "mcp:diag:read mcp:diag:write",
         "resource_metadata": door.url.replace("/mcp", "/.well-known/oauth-protected-resource/mcp"),
     }
-    assert response.json() == {
+    assert facts(response) == {
         "error": "insufficient_scope",
         "error_description": description,
         "scope": "mcp:diag:read mcp:diag:write",
