@@ -206,6 +206,20 @@ async def test_in_an_outage_no_token_goes_on_beyond_its_expiry(issuer: Issuer) -
 
 
 @pytest.mark.anyio
+async def test_a_token_that_was_revoked_does_not_come_back_in_an_outage(issuer: Issuer) -> None:
+    clock = Clock()
+    async with trusting(issuer.opaque_section(introspection={"cache_seconds": 1}), clock=clock) as trusted:
+        token = issuer.opaque_token()
+        await trusted.verify(token)
+        del issuer.opaque_tokens[token]
+        clock.later += 2
+        assert await refusal(trusted, token) == NOT_ACTIVE
+        issuer.stop()
+        clock.later += 20
+        assert await retry_after(trusted, token)
+
+
+@pytest.mark.anyio
 async def test_an_issuer_that_is_gone_is_asked_once_a_gap(issuer: Issuer, caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     async with trusting(issuer.opaque_section(), clock=clock, request=0.5) as trusted:

@@ -84,12 +84,16 @@ async def test_what_has_not_the_form_of_a_jwt_is_opaque(issuer: Issuer, token: s
 
 @pytest.mark.anyio
 async def test_issuers_of_opaque_tokens_are_asked_in_their_order_until_one_knows_the_token() -> None:
+    clock = Clock()
     with Issuer() as one, Issuer() as other:
-        async with trusting(one.opaque_section(), other.opaque_section()) as trusted:
-            assert (await trusted.verify(other.opaque_token())).principal.issuer == other.url
-            assert one.requests["introspection"] == 1
+        async with trusting(one.opaque_section(), other.opaque_section(), clock=clock) as trusted:
+            theirs = other.opaque_token()
+            assert (await trusted.verify(theirs)).principal.issuer == other.url
+            clock.later += 60
+            assert (await trusted.verify(theirs)).principal.issuer == other.url
+            assert one.requests["introspection"] == 1  # whoever knew it is asked first from then on
             assert (await trusted.verify(one.opaque_token())).principal.issuer == one.url
-            assert other.requests["introspection"] == 1
+            assert other.requests["introspection"] == 2
             assert await refusal(trusted, "unknown") == "the token is not active"
 
 
