@@ -6,18 +6,19 @@ sign-in under way is an answer; all else is told so and changes nothing.
 
 import secrets
 import socket
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
 from urllib.parse import parse_qsl
 
 import anyio
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
+from guideway.server.http_server import HttpServer
+from guideway.server.listen import listen as listener
 from guideway.server.sign_in.errors import WrongUsageError
 
 HOST: Final = "127.0.0.1"
@@ -124,15 +125,9 @@ async def listen(port: int = 0, *, exactly: bool = False) -> AsyncIterator[Redir
 
     Where the port is taken it is a free one, or ``WrongUsageError`` where it must be ``exactly`` this.
     """
-    with _listening(port, exactly=exactly) as sock:
+    with _bound(port, exactly=exactly) as sock:
         redirect = Redirect(sock.getsockname()[1])
-        app = Starlette(routes=[Route(PATH, redirect.page, methods=["GET"])])
-        # No access log: it would hold the code.
-        server = _Uvicorn(
-            uvicorn.Config(
-                app, access_log=False, log_config=None, lifespan="off", ws="none", timeout_graceful_shutdown=3
-            )
-        )
+        server = HttpServer(Starlette(routes=[Route(PATH, redirect.page, methods=["GET"])]), lifespan="off")
         stopped = anyio.Event()
 
         async def serve() -> None:
@@ -152,28 +147,25 @@ async def listen(port: int = 0, *, exactly: bool = False) -> AsyncIterator[Redir
                     await stopped.wait()
 
 
-class _Uvicorn(uvicorn.Server):
-    """Leaves signals alone: Ctrl-C is the shell's."""
+def _bound(port: int, *, exactly: bool) -> socket.socket:
+    try:
+        return _listens(port)
+    except OSError as error:
+        if exactly:
+            reason = (error.strerror or type(error).__name__).lower()
+            raise WrongUsageError(f"cannot listen on {HOST}:{port}: {reason}") from None
+    return _listens(0)
 
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
-
-@contextmanager
-def _listening(port: int, *, exactly: bool) -> Iterator[socket.socket]:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a wanted port may have been left a minute ago
-        try:
-            sock.bind((HOST, port))
-            sock.listen()
-        except OSError as error:
-            if exactly:
-                reason = (error.strerror or type(error).__name__).lower()
-                raise WrongUsageError(f"cannot listen on {HOST}:{port}: {reason}") from None
-            sock.bind((HOST, 0))
-            sock.listen()
-        yield sock
+def _listens(port: int) -> socket.socket:
+    """Return a socket that listens already: two that were only bound could have one port."""
+    sock = listener(HOST, port)
+    try:
+        sock.listen()
+    except OSError:
+        sock.close()
+        raise
+    return sock
 
 
 def _page(head: str, body: str, status: int) -> HTMLResponse:
