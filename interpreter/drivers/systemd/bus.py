@@ -58,29 +58,20 @@ class Jobs:
     def __init__(self) -> None:
         self._results: dict[tuple[str | None, str], str] = {}
         self._news = anyio.Event()
-        self._over = False
 
     def result(self, owner: str | None, job: str) -> str | None:
         """Return how a job ended, in systemd's word, None while no end of it is known."""
         return self._results.get((owner, job))
 
     async def news(self) -> None:
-        """Wait until another job ended. Raises ``Lost``."""
-        if not self._over:
-            await self._news.wait()
-        if self._over:
-            raise _gone()
+        """Wait until another job ended: for ever, where the connection ended meanwhile."""
+        await self._news.wait()
 
     def ended(self, owner: str | None, job: str, result: str) -> None:
         """Note the end of a job."""
         self._results[owner, job] = result
         self._news.set()
         self._news = anyio.Event()
-
-    def end(self) -> None:
-        """Note that there will be no more news."""
-        self._over = True
-        self._news.set()
 
 
 class Link:
@@ -161,8 +152,6 @@ class Link:
             for answer in self._answers.values():
                 if not answer.done():
                     answer.set_exception(_gone())
-            for jobs in self._listening:
-                jobs.end()
 
     def _heard(self, message: Message) -> None:
         match message.message_type:

@@ -133,7 +133,7 @@ class SystemdDriver:
                 with anyio.move_on_after(next(pauses)):
                     await jobs.news()
                     continue
-                now = await self._look()
+                now = await self._look()  # on another connection, where the one that listens ended
                 if phase is Phase.REPLACING and now.active in {"activating", "inactive", "failed"}:
                     phase = Phase.STARTING
                     enter(phase)
