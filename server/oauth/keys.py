@@ -6,6 +6,7 @@ that cannot be used safely is left out, with a warning; the others are used.
 
 import json
 import logging
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -130,7 +131,8 @@ class IssuerKeys:
         self._fetched_at: float | None = None
         self._url: str | None = None
         self._discovered_at = 0.0
-        self._look_again_at = 0.0
+        self._look_again_at = 0.0  # at what is signed by none of the keys that it may be signed by
+        self._asked_at = -math.inf  # when the request began that brought these keys
         self._told = set[str]()
         self._tasks: TaskGroup | None = None
         self._flight: Flight[bool] | None = None
@@ -162,33 +164,38 @@ class IssuerKeys:
     ) -> list[PublishedKey]:
         """Return keys that may have signed a token and were not tried, empty where there is none.
 
-        Where none is known, the issuer is asked again, but once a gap only if that brings nothing. Raises
-        ``IssuerUnavailable`` where no key could be tried.
+        Where none is known, the issuer is asked again: at most once every ``again`` seconds, however many keys nobody
+        knows are named, and whoever names one waits for that. So what strangers make up costs little, and cannot have
+        a token refused whose key has just come. Raises ``IssuerUnavailable`` where no key could be tried.
         """
+        shown = self._ticks()
         while True:
             if self._is_stale():
                 self._outage.check()
                 if not await self.fetch():
                     raise self._outage.unavailable()
             found = [key for key in self._keys.candidates(kid, algorithm) if key.identity not in tried]
-            if found or self._ticks() < self._look_again_at:
+            if found or self._asked_at > shown:
                 return found
-            if not tried:
+            if tried:  # perhaps the issuer has put another key under the same id
+                if self._ticks() < self._look_again_at:
+                    return []
+                self._look_again_at = self._ticks() + self._patience.gap
+            elif (pause := self._asked_at + self._patience.again - self._ticks()) > 0:
+                await anyio.sleep(pause)
+                continue
+            else:
                 self._outage.check()
-            began_here = self._flight is None or self._flight.is_over
-            if not await self.fetch() and not tried:
+            if not await self.fetch():
+                if tried:
+                    return []
                 raise self._outage.unavailable()
-            if began_here:  # or else the answer may be older than the token's key
-                found = [key for key in self._keys.candidates(kid, algorithm) if key.identity not in tried]
-                if not found:
-                    self._look_again_at = self._ticks() + self._patience.gap
-                return found
 
     def _is_stale(self) -> bool:
         return self._fetched_at is None or self._ticks() - self._fetched_at > self._patience.stale
 
     async def _fetch(self) -> bool:
-        section = self._issuer.section
+        section, began = self._issuer.section, self._ticks()
         try:
             document = await self._http.get(section.jwks_url or await self._discovered())
             published = document.get("keys")
@@ -199,7 +206,7 @@ class IssuerKeys:
             self._outage.began(why)
             return False
         self._keys = self._read(published)
-        self._fetched_at = self._ticks()
+        self._fetched_at, self._asked_at = self._ticks(), began
         self._outage.over()
         return True
 

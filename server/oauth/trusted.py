@@ -14,12 +14,13 @@ class Patience:
     """How long things may take, and how old they may be, in seconds.
 
     Keys are fetched again every ``refresh``, and are not used for new tokens once they are older than ``stale``. An
-    issuer that did not answer, or that did not know a key either, is asked again after ``gap``. ``request`` bounds one
-    request from its first byte to its last.
+    issuer that did not answer is asked again after ``gap``, for a key that nobody knows after ``again``.
+    ``request`` bounds one request from its first byte to its last.
     """
 
     refresh: float = 600.0
     gap: float = 10.0
+    again: float = 0.25
     stale: float = 3_600.0
     request: float = 5.0
 

@@ -220,7 +220,7 @@ FORMS: Final[dict[str, tuple[Callable[[Issuer], str], str]]] = {
 @pytest.mark.parametrize(("changes", "why"), HEADERS.values(), ids=HEADERS)
 async def test_a_header_is_refused_that_has(steady: Issuer, changes: dict[str, Any], why: str) -> None:
     token = sign(steady.header(**changes), steady.claims(), steady.signers[-1])
-    async with trusting(steady.section(), gap=FAR) as trusted:
+    async with trusting(steady.section(), gap=FAR, again=0) as trusted:
         assert await refusal(trusted, token) == why
 
 
@@ -275,7 +275,7 @@ class Believer:
 def believer(steady: Issuer) -> Iterator[Believer]:
     with (
         start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(trusting(steady.section(), gap=FAR)) as trusted,
+        portal.wrap_async_context_manager(trusting(steady.section(), gap=FAR, again=0)) as trusted,
     ):
         yield Believer(portal, trusted)
 
