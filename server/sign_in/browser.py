@@ -11,13 +11,12 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import anyio
-import anyio.lowlevel
 
 from guideway.server.sign_in.errors import SignInError
 from guideway.server.sign_in.redirect import Answer, Redirect
+from guideway.server.stdio import Input
 
 _MINUTES: Final = 10
-_LONGEST_LINE: Final = 16_384
 
 
 class Person:
@@ -52,12 +51,9 @@ class Person:
 
     async def _read(self, redirect: Redirect) -> None:
         """Take lines of standard input until one is the answer; once it ends, the answer may still come here."""
-        pending = b""
-        while chunk := await _read_some(sys.stdin.fileno()):
-            *lines, pending = (pending + chunk)[-_LONGEST_LINE:].split(b"\n")
-            for line in lines:
-                if line.strip() and not redirect.paste(line.decode("utf-8", "replace")):
-                    self._tell(f"this is not it: it starts with {redirect.uri}? and is in the browser's address bar")
+        async for line in Input(sys.stdin.fileno()):
+            if line.strip() and not redirect.paste(line):
+                self._tell(f"this is not it: it starts with {redirect.uri}? and is in the browser's address bar")
 
 
 def has_browser(environment: Mapping[str, str] = os.environ) -> bool:
@@ -74,12 +70,3 @@ def _open(url: str) -> None:
         stderr=subprocess.DEVNULL,
         start_new_session=True,  # Ctrl-C here is not meant for it
     )
-
-
-async def _read_some(descriptor: int) -> bytes:
-    """Read from a descriptor without a thread, which could not be ended."""
-    try:
-        await anyio.wait_readable(descriptor)
-    except PermissionError:  # a plain file, which never lets anybody wait (epoll_ctl(2), EPERM)
-        await anyio.lowlevel.checkpoint()
-    return os.read(descriptor, _LONGEST_LINE)

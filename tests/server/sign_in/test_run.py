@@ -4,28 +4,14 @@ import re
 
 import pytest
 
-from tests.server.sign_in.world import READ, WRITE, Place, Shell, free_port
+from tests.server.sign_in.world import INVENTORY, READ, WRITE, Place, Shell, free_port
 
 NUMBER = re.compile(r"\d+\.\d+")
-LOCAL = """
+LOCAL = f"""
 caller = "me"
 [callers.me]
-scopes = ["mcp:diag:read", "mcp:diag:write"]
-[hosts."api.internal"]
-probe = "memory"
-[services.database]
-driver = "memory"
-state = "stopped"
-settle_seconds = 0.05
-[services.cache]
-driver = "memory"
-behaviour = "dies_at_once"
-settle_seconds = 0
-[services.slow]
-driver = "memory"
-start_seconds = 600
-restart_seconds = 900
-"""
+scopes = ["{READ}", "{WRITE}"]
+{INVENTORY}"""
 PROGRAMS = {
     "completed": 'PING "api.internal"\nPING "api.internal"\n',
     "contained": 'TRY RESTART "cache" CATCH PING "api.internal"\n',

@@ -36,6 +36,9 @@ port = {port}
 issuer = "{issuer}"
 leeway_seconds = 0
 {issuer_keys}
+{inventory}"""
+
+INVENTORY = """
 [hosts."api.internal"]
 probe = "memory"
 
@@ -173,7 +176,9 @@ async def serving(
         if issuer is None:
             people = {**PEOPLE, "carol": frozenset[Scope]()}
             issuer = await stack.enter_async_context(issuer_running(folder / "issuer", resource=url, people=people))
-        configuration = CONFIGURATION.format(port=port, issuer=issuer, server=server, issuer_keys=issuer_keys)
+        configuration = CONFIGURATION.format(
+            port=port, issuer=issuer, server=server, issuer_keys=issuer_keys, inventory=INVENTORY
+        )
         (folder / "guideway.toml").write_text(configuration)
         log = folder / "server.log"
         with log.open("wb") as errors:
