@@ -248,12 +248,9 @@ async def test_a_driver_can_be_closed_twice_and_before_it_was_used(systemd: Syst
     await one.close()
 
 
-async def test_a_connection_is_not_used_in_another_event_loop(systemd: Systemd) -> None:
-    made = driver(systemd, "good.service")
-
-    async def look() -> None:
-        await made.observe()
-        await made.close()
-
-    await anyio.to_thread.run_sync(anyio.run, look)
-    assert (await made.observe()).state is State.RUNNING
+async def test_a_connection_that_nobody_closed_ends_with_its_event_loop(systemd: Systemd) -> None:
+    systemd.run("good.service")
+    made, before = driver(systemd, "good.service"), systemd.connections()
+    await anyio.to_thread.run_sync(anyio.run, made.observe)
+    wait_for(lambda: systemd.connections() == before, "the bus to notice")
+    assert (await made.observe()).state is State.RUNNING  # in this loop, on another connection

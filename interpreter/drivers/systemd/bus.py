@@ -88,8 +88,8 @@ class Link:
 
     @property
     def lives(self) -> bool:
-        """Whether it can be used, and here: a connection belongs to the event loop that it was made in."""
-        return self._bus.connected and self._loop is asyncio.get_running_loop()
+        """Whether it can be used."""
+        return bool(self._bus.connected)
 
     async def call(
         self, member: str, signature: str, *arguments: Any, path: str, interface: str, returns: str, to: str = SYSTEMD
@@ -138,11 +138,10 @@ class Link:
 
     async def close(self) -> None:
         """End the connection, and wait until it has."""
-        if self._loop is not asyncio.get_running_loop():
-            return  # it ended with its loop
         if self._bus.connected:
             self._bus.disconnect()
-        await asyncio.wait([self._end])  # which cancels nothing when it is cancelled
+        if not self._end.done():
+            await asyncio.wait([self._end])  # which cancels nothing when it is cancelled
 
     async def _watch(self) -> None:
         try:
@@ -152,6 +151,10 @@ class Link:
             for answer in self._answers.values():
                 if not answer.done():
                     answer.set_exception(_gone())
+            if self._bus.connected:  # the event loop ends, and nobody closed us: no socket is left open
+                self._bus.disconnect()
+                for _ in range(2):
+                    await asyncio.sleep(0)
 
     def _heard(self, message: Message) -> None:
         match message.message_type:
