@@ -6,64 +6,29 @@ cancellation) is an exception. So CATCH sees failed commands and nothing else.
 
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Sequence
 from typing import assert_never
 
 import anyio
 
 from guideway.dsl.analysis import Analysis
 from guideway.dsl.ast import Block, Command, GetStatus, IfRunning, Ping, Restart, Statement, TryCatch
-from guideway.dsl.source import Position
+from guideway.dsl.errors import Refusal
 from guideway.interpreter.authorizer import Allow, Deny, authorize, refusal
+from guideway.interpreter.begun import Begun
 from guideway.interpreter.drivers.base import Fault, Observation
 from guideway.interpreter.inventory import Inventory
 from guideway.interpreter.principal import Principal
-from guideway.interpreter.results import Containment, Observer, Outcome, Reason, State, Step
-from guideway.interpreter.untrusted import clean
+from guideway.interpreter.reads import Ahead, Answer, Neighbours, Places, Read
+from guideway.interpreter.results import Containment, Observer, Outcome, State, Step
 
-
-@dataclass(slots=True)
-class _Begun:
-    """A command that was reached, and when; gives the step for each way in which it can go on."""
-
-    command: Command
-    position: Position
-    number: int
-    started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="milliseconds"))
-    since: float = field(default_factory=time.perf_counter)
-
-    def step(
-        self,
-        outcome: Outcome,
-        *,
-        observation: str | None = None,
-        reason: Reason | None = None,
-        message: str | None = None,
-        output: str = "",
-    ) -> Step:
-        """Return the step as it is now; ``output`` is what the backend said, uncleaned."""
-        return Step(
-            self.number,
-            self.position.line,
-            self.position.column,
-            self.command.keyword,
-            self.command.target,
-            outcome,
-            self.started,
-            round(time.perf_counter() - self.since, 6),
-            observation,
-            reason,
-            message,
-            clean(output) or None if output else None,
-        )
+_Single = Read | Restart | IfRunning | TryCatch  # any statement that holds no sequence in its own name
 
 
 class Evaluator:
     """One run of one program: what it has done so far is in ``steps``, ``containments`` and ``ran``.
 
-    ``deadline`` gives the seconds that a command may take.
+    ``deadline`` gives the seconds that a command may take. ``places`` are those of the whole process.
     """
 
     def __init__(
@@ -72,6 +37,8 @@ class Evaluator:
         caller: Principal,
         inventory: Inventory,
         deadline: Callable[[Command], float],
+        *,
+        places: Places,
         observe: Observer | None,
     ) -> None:
         self.steps: list[Step] = []
@@ -82,6 +49,7 @@ class Evaluator:
         self._caller = caller
         self._inventory = inventory
         self._deadline = deadline
+        self._places = places
         self._observe = observe
         self._pipeline_scope = anyio.CancelScope()
 
@@ -95,12 +63,47 @@ class Evaluator:
         return None
 
     async def _sequence(self, statements: tuple[Statement, ...]) -> bool:
-        for statement in statements:
-            if not await self._statement(statement):
+        for part in _parts(statements):
+            ok = await (self._reads(part) if isinstance(part, list) else self._statement(part))
+            if not ok:
                 return False
         return True
 
-    async def _statement(self, statement: Statement) -> bool:
+    async def _reads(self, reads: list[Read]) -> bool:
+        """Run reads that stand next to each other: some are made ahead, and all are taken in order."""
+        first = len(self.steps) + 1  # each read that is taken leaves one step
+
+        def begin(index: int) -> Begun | None:
+            match authorize(reads[index], self._caller, self._inventory, time.time()):
+                case Deny():
+                    return None  # said when its turn comes, if it does
+                case Allow():
+                    return self._begun(reads[index], first + index)
+
+        neighbours = Neighbours(reads, self._places, begin, self._ask)
+        refused: Refusal | None = None
+        ok = False
+        async with anyio.create_task_group() as tasks:
+            neighbours.begin(tasks)
+            try:
+                ok = await self._in_order(reads, neighbours)
+            except Refusal as caught:  # the task group would wrap it
+                refused = caught
+            neighbours.end()
+        if refused is not None:
+            raise refused
+        return ok
+
+    async def _in_order(self, reads: Sequence[Read], neighbours: Neighbours) -> bool:
+        for index, read in enumerate(reads):
+            ahead = neighbours.take(index)
+            if await self._command(read, ahead) is None:
+                return False
+            if ahead is None:
+                neighbours.done(index)
+        return True
+
+    async def _statement(self, statement: _Single) -> bool:
         match statement:
             case Ping() | GetStatus() | Restart():
                 return await self._command(statement) is not None
@@ -118,8 +121,6 @@ class Evaluator:
                 position = self._source.position(statement.start)
                 self._contain(Containment(position.line, position.column, after_step=len(self.steps)))
                 return await self._sequence(handler.statements)
-            case Block(statements=statements):
-                return await self._sequence(statements)
             case _:
                 assert_never(statement)
 
@@ -128,24 +129,27 @@ class Evaluator:
         if self._observe:
             self._observe(containment)
 
-    async def _command(self, command: Ping | GetStatus | Restart | IfRunning) -> State | None:
+    def _begun(self, command: Command, number: int) -> Begun:
+        return Begun(command, self._source.position(command.start), number)
+
+    async def _command(self, command: Read | Restart | IfRunning, ahead: Ahead | None = None) -> State | None:
         """Run one command and log its step; return the state that it found, None if it failed.
 
-        A host that answers counts as running.
+        A host that answers counts as running. ``ahead`` is the command where it was begun before.
         """
-        begun = _Begun(command, self._source.position(command.start), len(self.steps) + 1)
         now = time.time()
         match authorize(command, self._caller, self._inventory, now):
             case Deny() as denied:
+                begun = self._begun(command, len(self.steps) + 1)
                 self._log(begun.step(Outcome.REFUSED, message=denied.diagnostic.message))
                 raise refusal([denied], self._analysis, self._caller, self._source, now)
             case Allow():
-                pass
+                begun = ahead.begun if ahead else self._begun(command, len(self.steps) + 1)
         if self._observe:
             self._observe(begun.step(Outcome.RUNNING))
         self.ran[command.keyword] += 1
         try:
-            state, observation, output = await self._act(command)
+            state, observation, output = await self._act(command, ahead)
         except Fault as fault:
             self._log(begun.step(Outcome.FAILED, reason=fault.reason, message=fault.message, output=fault.output))
             return None
@@ -161,25 +165,70 @@ class Evaluator:
         if self._observe:
             self._observe(step)
 
-    async def _act(self, command: Ping | GetStatus | Restart | IfRunning) -> tuple[State, str, str]:
-        """Do what a command says; return the state found, this program's words for it, and the backend's.
-
-        Raises ``Fault``.
-        """
-        seconds = self._deadline(command)
+    async def _act(self, command: Read | Restart | IfRunning, ahead: Ahead | None) -> Answer:
+        """Do what a command says, or take what was found ahead. Raises ``Fault``."""
+        if ahead is not None:
+            await ahead.over.wait()
+            if ahead.fault is not None:
+                raise ahead.fault
+            if ahead.answer is not None:
+                return ahead.answer
         match command:
-            case Ping():
-                echo = await self._inventory.hosts[command.target].ping(seconds)
-                return State.RUNNING, f"answered in {echo.seconds * 1000:.1f} ms ({echo.method})", ""
-            case GetStatus():
-                return _found(await self._inventory.services[command.target].state(seconds))
+            case Ping() | GetStatus():
+                self._places.enter()
+                try:
+                    return await self._ask(command)
+                finally:
+                    self._places.leave()
             case IfRunning():
-                return _found(await self._inventory.services[command.target].settled(seconds))
+                return _found(await self._inventory.services[command.target].settled(self._deadline(command)))
             case Restart():
-                return _found(await self._inventory.services[command.target].restart(seconds))
+                return _found(await self._inventory.services[command.target].restart(self._deadline(command)))
             case _:
                 assert_never(command)
 
+    async def _ask(self, read: Read) -> Answer:
+        """Make a read; it has a place. Raises ``Fault``."""
+        seconds = self._deadline(read)
+        match read:
+            case Ping():
+                echo = await self._inventory.hosts[read.target].ping(seconds)
+                return State.RUNNING, f"answered in {echo.seconds * 1000:.1f} ms ({echo.method})", ""
+            case GetStatus():
+                return _found(await self._inventory.services[read.target].state(seconds))
+            case _:
+                assert_never(read)
 
-def _found(seen: Observation) -> tuple[State, str, str]:
+
+def _found(seen: Observation) -> Answer:
     return seen.state, "completed" if seen.completed else seen.state.value, seen.output
+
+
+def _parts(statements: Sequence[Statement]) -> Iterator[_Single | list[Read]]:
+    """Yield the statements of a sequence in order, those of its blocks among them: a block that fails fails its
+    sequence too. Neighbours come together in a list if they are reads, of more than one target.
+    """
+    reads: list[Read] = []
+    for statement in _opened(statements):
+        if isinstance(statement, Ping | GetStatus):
+            reads.append(statement)
+        else:
+            yield from _together(reads)
+            reads = []
+            yield statement
+    yield from _together(reads)
+
+
+def _together(reads: list[Read]) -> Iterator[Read | list[Read]]:
+    if len({(type(read), read.target) for read in reads}) > 1:
+        yield reads
+    else:
+        yield from reads
+
+
+def _opened(statements: Sequence[Statement]) -> Iterator[_Single]:
+    for statement in statements:
+        if isinstance(statement, Block):
+            yield from _opened(statement.statements)
+        else:
+            yield statement

@@ -20,6 +20,7 @@ from guideway.interpreter.authorizer import require_scopes, require_targets, voc
 from guideway.interpreter.evaluator import Evaluator
 from guideway.interpreter.inventory import Inventory
 from guideway.interpreter.principal import Principal
+from guideway.interpreter.reads import READS_AT_ONCE, Places
 from guideway.interpreter.results import Observer, Report, Status
 
 
@@ -57,7 +58,8 @@ class Pipeline:
     """Admits programs and runs them. One for the whole process; safe to use from many tasks.
 
     ``inventory`` is what every caller may name; each of ``tenants`` is all that its callers may name, the shared
-    part included. Whoever makes a pipeline closes it.
+    part included. No read is begun ahead of its turn while ``reads_at_once`` are open. Whoever makes a pipeline
+    closes it.
     """
 
     def __init__(
@@ -67,11 +69,13 @@ class Pipeline:
         tenants: Mapping[str, Inventory] = MappingProxyType({}),
         limits: Limits = DEFAULT_LIMITS,
         deadlines: Deadlines = DEFAULT_DEADLINES,
+        reads_at_once: int = READS_AT_ONCE,
     ) -> None:
         self.inventory = inventory
         self.tenants = tenants
         self.limits = limits
         self.deadlines = deadlines
+        self._places = Places(reads_at_once)
 
     def inventory_of(self, caller: Principal) -> Inventory:
         """Return what a caller may name: nothing for one of a tenant that is not known here."""
@@ -136,7 +140,14 @@ class Pipeline:
 
         try:
             admitted = self.admit(text, caller, name=name)
-            evaluator = Evaluator(admitted.analysis, caller, admitted.inventory, admitted.deadline, observe)
+            evaluator = Evaluator(
+                admitted.analysis,
+                caller,
+                admitted.inventory,
+                admitted.deadline,
+                places=self._places,
+                observe=observe,
+            )
             match await evaluator.run(self.deadlines.pipeline):
                 case True:
                     return report(Status.CONTAINED if evaluator.containments else Status.COMPLETED)
