@@ -58,8 +58,8 @@ class Pipeline:
     """Admits programs and runs them. One for the whole process; safe to use from many tasks.
 
     ``inventory`` is what every caller may name; each of ``tenants`` is all that its callers may name, the shared
-    part included. No read is begun ahead of its turn while ``reads_at_once`` are open. Whoever makes a pipeline
-    closes it.
+    part included. A read is begun ahead of its turn only where fewer than ``reads_at_once`` are open then; 1 turns that
+    off. Whoever makes a pipeline closes it.
     """
 
     def __init__(
@@ -75,6 +75,7 @@ class Pipeline:
         self.tenants = tenants
         self.limits = limits
         self.deadlines = deadlines
+        self.reads_at_once = reads_at_once
         self._places = Places(reads_at_once)
 
     def inventory_of(self, caller: Principal) -> Inventory:

@@ -20,7 +20,7 @@ from guideway.interpreter.begun import Begun
 from guideway.interpreter.drivers.base import Fault
 from guideway.interpreter.results import State
 
-#: How many reads of all programs are open before none is begun ahead, where nothing else is configured.
+#: A read is begun ahead only where fewer than so many of all programs are open then, if nothing else is configured.
 READS_AT_ONCE: Final = 64
 #: How many reads one program has begun ahead at once.
 READS_OF_A_PROGRAM: Final = 16
@@ -34,12 +34,13 @@ class Places:
     """The open reads of all programs of a process. A read whose turn has come always has a place; others wait.
 
     So no program waits for another, whatever that does: where places are short, each runs as if nothing were ever begun
-    ahead. ``most`` bounds what is begun ahead; of the programs that wait, each is given one place in its turn.
+    ahead. A read is begun ahead only where fewer than ``most`` are open then: of one program alone never more than that
+    are, with the one whose turn it is. Of the programs that wait, each is given one place in its turn.
     """
 
     def __init__(self, most: int = READS_AT_ONCE) -> None:
         self.open = 0
-        self._most = most
+        self._most_ahead = most - 1
         self._waiting: deque[anyio.Event] = deque()
 
     def enter(self) -> None:
@@ -48,7 +49,7 @@ class Places:
 
     async def enter_ahead(self) -> None:
         """Take a place for a read that is begun ahead, once there is one."""
-        if self.open < self._most and not self._waiting:
+        if self.open < self._most_ahead and not self._waiting:
             self.open += 1
             return
         given = anyio.Event()
@@ -65,7 +66,7 @@ class Places:
     def leave(self) -> None:
         """Give a place back."""
         self.open -= 1
-        while self._waiting and self.open < self._most:
+        while self._waiting and self.open < self._most_ahead:
             self.open += 1
             self._waiting.popleft().set()
 

@@ -11,6 +11,7 @@ import tomllib
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
@@ -45,7 +46,7 @@ from guideway.server.sections import (
 FILE_NAME: Final = "guideway.toml"
 VARIABLE: Final = "GUIDEWAY_CONFIG"
 SYSTEM_FOLDER: Final = Path("/etc/guideway")
-MOST_BYTES: Final = 1024 * 1024
+MOST_BYTES: Final = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +201,7 @@ class _Reader:
 
     def __init__(self, path: Path, text: str, raw: dict[str, Any]) -> None:
         self._path = path
+        self._folder = os.path.dirname(os.path.abspath(path))
         self._raw = raw
         self._text = text
         self._problems: list[tuple[toml_places.Path, str, str | None]] = []
@@ -370,14 +372,14 @@ class _Reader:
 
         ``kind`` is the annotation that the value is to fit.
         """
-        arguments = [part for part in typing.get_args(kind) if part is not type(None)]
         if isinstance(value, str):
-            return str(Path(os.path.abspath(self._path)).parent / value) if _mentions_path(kind) else value
+            return os.path.join(self._folder, value) if _mentions_path(kind) else value
         if not isinstance(value, dict):
             return value
         if isinstance(kind, type) and issubclass(kind, BaseModel):
-            kinds = {key: field.annotation for key, field in kind.model_fields.items()}
-            return {key: self._absolute(kinds.get(key), inner) for key, inner in value.items()}
+            kinds = _with_paths(kind)
+            return value | {key: self._absolute(kinds[key], value[key]) for key in kinds.keys() & value.keys()}
+        arguments = [part for part in typing.get_args(kind) if part is not type(None)]
         if typing.get_origin(kind) is dict:
             return {key: self._absolute(arguments[-1], inner) for key, inner in value.items()}
         return self._absolute(arguments[0], value) if arguments else value
@@ -449,6 +451,19 @@ def _rest_of_name(table: dict[str, Any], chooser: str) -> str:
         key, table = inner[0]
         keys.append(key)
     return ".".join(keys)
+
+
+@cache  # asked of every entry of an inventory
+def _with_paths(model: type[BaseModel]) -> Mapping[str, Any]:
+    """Return the annotations of the fields that hold a path, or a table with one somewhere in it."""
+    kinds = {key: field.annotation for key, field in model.model_fields.items()}
+    return {key: kind for key, kind in kinds.items() if _leads_to_path(kind)}
+
+
+def _leads_to_path(annotation: Any) -> bool:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return bool(_with_paths(annotation))
+    return annotation is Path or any(_leads_to_path(part) for part in typing.get_args(annotation))
 
 
 def _mentions_path(annotation: Any) -> bool:

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from guideway.dsl.parser import DEFAULT_LIMITS
 from guideway.dsl.scopes import Scope
 from guideway.interpreter.pipeline import DEFAULT_DEADLINES
+from guideway.interpreter.reads import READS_AT_ONCE
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
@@ -193,11 +194,15 @@ class DevelopmentIssuerSection(Section):
 
 
 class LimitsSection(Section):
-    """``[limits]``: the largest program that is read. The upper ends keep the parser's work and stack small."""
+    """``[limits]``: the largest program that is read, and how many reads may be open for one to be begun ahead.
+
+    The upper ends keep the parser's work and stack small, and open sockets below what systems allow.
+    """
 
     bytes: Annotated[int, Field(ge=1, le=1_048_576)] = DEFAULT_LIMITS.bytes
     nesting: Annotated[int, Field(ge=1, le=100)] = DEFAULT_LIMITS.nesting
     commands: Annotated[int, Field(ge=1, le=10_000)] = DEFAULT_LIMITS.commands
+    reads_at_once: Annotated[int, Field(ge=1, le=500)] = READS_AT_ONCE
 
 
 class DeadlinesSection(Section):

@@ -36,6 +36,7 @@ def build(config: Config) -> Pipeline:
             restart=deadlines.restart,
             pipeline=deadlines.pipeline,
         ),
+        reads_at_once=limits.reads_at_once,
     )
 
 

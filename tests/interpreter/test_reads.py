@@ -151,7 +151,7 @@ def test_the_log_is_that_of_a_sequential_walk_and_is_there_no_later(
     assert run.report.status is expected
     assert run.ended <= law.ended + 1e-6
     assert run.ended - 1000.0 <= law.worst_seconds() + 1e-6
-    assert run.script.most_open <= reads_at_once + 1
+    assert run.script.most_open <= reads_at_once
     event("sooner" if run.ended < law.ended - 1e-6 else "as soon")
 
 
@@ -380,11 +380,11 @@ def test_no_more_is_begun_ahead_than_there_are_places_and_every_program_goes_on(
         async with anyio.create_task_group() as tasks:
             for shift in range(10):
                 tasks.start_soon(one, shift)
-        assert anyio.current_time() <= 1000 + 10 * 30 / 20 + 2
+        assert anyio.current_time() <= 1000 + 10 * 30 / 19 + 2
 
     in_virtual_time(main)
     assert [report.status for report in reports] == [Status.COMPLETED] * 10
-    assert 20 <= slow.most_open <= 20 + 10
+    assert 19 <= slow.most_open <= 19 + 10
     assert pipeline._places.open == 0
 
 
@@ -410,8 +410,9 @@ def test_whoever_has_all_places_holds_up_nobody() -> None:
 
 
 def test_places_go_round_between_programs() -> None:
-    slow = Slow(200, 1)
-    pipeline = Pipeline(Inventory(slow.hosts), deadlines=Deadlines(pipeline=1_000), reads_at_once=8)
+    """A program with few targets waits for a place as long as one with many, not behind each read of theirs."""
+    slow = Slow(300, 1)
+    pipeline = Pipeline(Inventory(slow.hosts), deadlines=Deadlines(pipeline=1_000), reads_at_once=6)
     ended: dict[str, float] = {}
 
     async def one(name: str, *numbers: int) -> None:
@@ -420,10 +421,9 @@ def test_places_go_round_between_programs() -> None:
 
     async def main() -> None:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(lambda: one("long", *range(160)))
+            tasks.start_soon(lambda: one("many", *range(200)))
             await anyio.sleep(0.5)
-            tasks.start_soon(lambda: one("short", *range(160, 184)))
+            tasks.start_soon(lambda: one("few", *[297, 298, 299] * 10))
 
     in_virtual_time(main)
-    assert ended["short"] < 9  # 24 reads on about half of 8 places; alone one after the other they would take 24
-    assert ended["long"] < 26
+    assert ended["few"] < 15  # 30 reads, three at once; 18 if each read of the other waited like a program

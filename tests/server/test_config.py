@@ -34,6 +34,7 @@ port = 9000
 bytes = 1000
 nesting = 10
 commands = 20
+reads_at_once = 7
 
 [deadlines]
 ping = 1
@@ -103,6 +104,7 @@ def test_every_key_arrives_where_it_counts(file: Path) -> None:
     assert (config.server.host, config.server.port) == ("::1", 9000)
     pipeline = wiring.build(config)
     assert pipeline.limits == Limits(bytes=1000, nesting=10, commands=20)
+    assert pipeline.reads_at_once == 7
     deadlines = pipeline.deadlines
     assert [deadlines.ping, deadlines.get_status, deadlines.if_running, deadlines.restart, deadlines.pipeline] == [
         *(1, 2.5, 3, 4, 5)
@@ -176,7 +178,7 @@ def test_a_string_that_never_closes_is_told_on_its_line(file: Path, text: str, l
     ("content", "message"),
     [
         (b"caller = \xff", "is not UTF-8"),
-        (b"# " + b"x" * 1024 * 1024, "is larger than 1,048,576 bytes"),
+        (b"# " + b"x" * 4 * 1024 * 1024, "is larger than 4,194,304 bytes"),
         (b"a = " + b"[" * 5000, "is nested too deeply"),
         (b"a = \x00", "is not TOML: invalid value"),
     ],
