@@ -174,8 +174,8 @@ def test_the_whole_attack_leaves_no_secret_in_any_output(tmp_path: Path) -> None
         stage = Stage(World(), url, ground(providers, url), providers)
         for row in test_tokens.CATALOGUE:
             token = row.make(stage.ground)
-            for knock in test_tokens.DOORS.values():
-                wire.answers(url, knock(stage, token))
+            for door in ("a call", "the grammar"):
+                wire.answers(url, test_tokens.DOORS[door](stage, token))
         good = stage.ground.corp.token()
         for request in requests.ALL:
             wire.answers(url, request.make(stage, good), method=request.method)
@@ -192,7 +192,7 @@ def test_the_whole_attack_leaves_no_secret_in_any_output(tmp_path: Path) -> None
             wire.answers(url, wire.calling(url, f"Bearer {opaque}"))
     written = [(tmp_path / name).read_text("utf-8", "replace") for name in ("stdout", "stderr")]
     answered = [each.decode("latin-1") for each in wire.ANSWERED[start:]]
-    assert len(answered) > 1_000
+    assert len(answered) > 700
     assert any('"status":"completed"' in each for each in answered)
     assert "refused a token" in written[1]
     assert not leaks("\n".join([*written, *answered]), forge.SECRETS | forge.KEYS)

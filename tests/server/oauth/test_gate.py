@@ -94,10 +94,9 @@ async def test_while_an_issuer_is_down_nobody_new_is_let_in(door: Door, method: 
         assert (await http.get("/grammar", headers=bearer("reader"))).status_code == 200
     assert response.status_code == 503
     assert response.headers["Retry-After"] == "7"
-    assert response.json() == {
-        "error": "temporarily_unavailable",
-        "error_description": "the issuer does not answer",
-    }
+    error = response.json()["error"]
+    assert (error["code"], error["message"]) == (503, "the issuer does not answer")
+    assert error["data"]["error"] == "temporarily_unavailable"
 
 
 @pytest.mark.parametrize(("method", "path"), PATHS)
