@@ -341,7 +341,7 @@ async def test_a_restart_that_is_given_up_in_a_long_stop_says_so_in_the_log(
             tasks.start_soon(driver(world, "stubborn").restart, lambda _: None, soon(0.3))
             await anyio.to_thread.run_sync(world.wait_until, "stubborn", "STOPPING")
             scope.cancel()
-    assert "stubborn: still stopping when the restart was given up" in caplog.text
+    assert "stubborn: it was still stopping when the restart was given up, and nothing starts it again" in caplog.text
     os.kill(pid, signal.SIGKILL)
     world.wait_until("stubborn", "STOPPED")
 

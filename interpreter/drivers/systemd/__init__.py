@@ -12,7 +12,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, model_validator
 
-from guideway.interpreter.drivers.base import DriverOptions, ServiceDriver, SocketPath
+from guideway.interpreter.drivers.base import ServiceDriver, SocketPath
+from guideway.interpreter.drivers.ways import SocketOptions, Way
 
 _SYSTEM_BUS = Path("/run/dbus/system_bus_socket")
 _NAME = re.compile(r"[A-Za-z0-9:_.\\-]+(@[A-Za-z0-9:_.\\-]+)?\.service")
@@ -29,8 +30,8 @@ def _library_is_there() -> bool:
     return find_spec("dbus_fast") is not None
 
 
-class SystemdOptions(DriverOptions):
-    """A service unit of the system's systemd or of this user's; ``bus`` is the socket of the bus that it is on."""
+class SystemdOptions(SocketOptions):
+    """A service unit of the system's systemd or of a user's; ``bus`` is the socket of the bus that it is on."""
 
     unit: Annotated[str, AfterValidator(_one_service)]
     manager: Literal["system", "user"] = "system"
@@ -40,14 +41,16 @@ class SystemdOptions(DriverOptions):
     def _has_its_library(self) -> Self:
         if not _library_is_there():
             raise ValueError('needs the package `dbus-fast`: install it with `pip install "guideway[systemd]"`')
+        if self.ssh is not None and self.manager == "user" and self.bus is None:
+            raise ValueError("needs `bus`, the socket of the user's bus there, such as `/run/user/1000/bus`")
         return self
 
-    def build(self) -> ServiceDriver:
+    def build_over(self, way: Way) -> ServiceDriver:
         """Make the driver."""
         from guideway.interpreter.drivers.systemd.bus import bus_at  # noqa: PLC0415  # 70 ms, for who needs it
         from guideway.interpreter.drivers.systemd.driver import SystemdDriver  # noqa: PLC0415
 
-        return SystemdDriver(self.unit, bus_at(self.bus or self._usual_bus()), users=self.manager == "user")
+        return SystemdDriver(self.unit, bus_at(self.bus or self._usual_bus(), way), users=self.manager == "user")
 
     def _usual_bus(self) -> Path:
         if self.manager == "system":

@@ -16,10 +16,11 @@ import anyio
 import anyio.lowlevel
 from dbus_fast import AuthError, Message, MessageType
 from dbus_fast.aio import MessageBus
-from dbus_fast.auth import AuthExternal
+from dbus_fast.auth import UID_NOT_SPECIFIED, AuthExternal
 
 from guideway.interpreter.drivers.base import Fault
 from guideway.interpreter.drivers.causes import unreachable
+from guideway.interpreter.drivers.ways import HERE, Passage, Way, WayLost
 from guideway.interpreter.results import Reason
 
 SYSTEMD: Final = "org.freedesktop.systemd1"
@@ -39,8 +40,8 @@ _JOB_REMOVED: Final = (
 class Lost(Fault):
     """The bus cannot be reached, or its connection ended: what was asked may have been done or not."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(Reason.UNREACHABLE, message)
+    def __init__(self, message: str, output: str = "") -> None:
+        super().__init__(Reason.UNREACHABLE, message, output)
 
 
 class Refusal(Exception):  # noqa: N818  # the driver makes a ``Fault`` of it
@@ -75,10 +76,11 @@ class Jobs:
 
 
 class Link:
-    """A connection that lives until it is closed or the bus ends it."""
+    """A connection that lives until it is closed or the bus ends it, and then closes the passage that it came by."""
 
-    def __init__(self, bus: MessageBus) -> None:
+    def __init__(self, bus: MessageBus, passage: Passage) -> None:
         self._bus = bus
+        self._passage = passage
         self._loop = asyncio.get_running_loop()
         self._answers: dict[int, asyncio.Future[Message]] = {}
         self._listening: set[Jobs] = set()
@@ -99,7 +101,7 @@ class Link:
         for _ in range(2):
             await anyio.lowlevel.checkpoint()
         if not self._bus.connected:  # the library would write to a file descriptor that may be another's by now
-            raise _gone()
+            raise self._gone()
         message = Message(
             destination=to,
             path=path,
@@ -116,7 +118,7 @@ class Link:
             self._bus.send(message).add_done_callback(lambda sent: sent.cancelled() or sent.exception())
             reply = await answer
         except OSError as error:
-            raise _gone() from error
+            raise self._gone() from error
         finally:
             del self._answers[message.serial]
         if reply.message_type is MessageType.ERROR:
@@ -150,11 +152,16 @@ class Link:
         finally:
             for answer in self._answers.values():
                 if not answer.done():
-                    answer.set_exception(_gone())
+                    answer.set_exception(self._gone())
             if self._bus.connected:  # the event loop ends, and nobody closed us: no socket is left open
                 self._bus.disconnect()
                 for _ in range(2):
                     await asyncio.sleep(0)
+            await self._passage.close()
+
+    def _gone(self) -> Lost:
+        lost = self._passage.lost
+        return Lost(lost.message if lost else "the message bus ended the connection")
 
     def _heard(self, message: Message) -> None:
         match message.message_type:
@@ -172,14 +179,17 @@ class Link:
 
 
 class Bus:
-    """A bus by the path of its socket. ``uid`` is whom we are to its authentication, None for this process's user.
+    """A bus by the path of its socket on a machine. ``uid`` is whom we are to its authentication.
+
+    None is this process's user; on another machine it is whom the bus sees there, whatever number that has.
 
     Whoever asks over it is a member from then on, until they leave; the last one to leave closes the connection.
     """
 
-    def __init__(self, socket: Path, uid: int | None = None) -> None:
+    def __init__(self, socket: Path, uid: int | None = None, way: Way = HERE) -> None:
         self.socket = socket
         self.uid = uid
+        self.way = way
         self._members: set[object] = set()
         self._link: Link | None = None
         self._changing = anyio.Lock()
@@ -201,11 +211,17 @@ class Bus:
             if not self._members and self._link is not None:
                 link, self._link = self._link, None
                 await link.close()
+            if not self._members:
+                await self.way.leave(self)
 
     async def _connect(self) -> Link:
         try:
+            passage = await self.way.open(self.socket, self, lasting=True)
+        except WayLost as fault:
+            raise Lost(fault.message, fault.output) from fault
+        try:
             with anyio.fail_after(CONNECT_SECONDS):
-                link = Link(await self._authenticated())
+                link = await self._linked(passage)
                 try:
                     await link.call(
                         "AddMatch",
@@ -226,9 +242,17 @@ class Bus:
             raise Fault(Reason.NO_PERMISSION, "the message bus does not let this user listen", refusal.text) from None
         return link
 
-    async def _authenticated(self) -> MessageBus:
-        uid = os.geteuid() if self.uid is None else self.uid
-        address = f"unix:path={quote(str(self.socket)).replace('~', '%7E')}"
+    async def _linked(self, passage: Passage) -> Link:
+        try:
+            return Link(await self._authenticated(passage.path), passage)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await passage.close()
+            raise
+
+    async def _authenticated(self, socket: Path) -> MessageBus:
+        uid = (os.geteuid() if self.way is HERE else UID_NOT_SPECIFIED) if self.uid is None else self.uid
+        address = f"unix:path={quote(str(socket)).replace('~', '%7E')}"
         try:
             return await MessageBus(address, auth=AuthExternal(uid)).connect()
         except (OSError, EOFError) as error:
@@ -240,13 +264,9 @@ class Bus:
             raise Lost("what answers at the socket is not a message bus") from error
 
 
-_BUSES: weakref.WeakValueDictionary[tuple[Path, int | None], Bus] = weakref.WeakValueDictionary()
+_BUSES: weakref.WeakValueDictionary[tuple[Way, Path], Bus] = weakref.WeakValueDictionary()
 
 
-def bus_at(socket: Path, uid: int | None = None) -> Bus:
-    """Return the bus at a socket, the same one for everybody."""
-    return _BUSES.setdefault((socket, uid), Bus(socket, uid))
-
-
-def _gone() -> Lost:
-    return Lost("the message bus ended the connection")
+def bus_at(socket: Path, way: Way = HERE) -> Bus:
+    """Return the bus at a socket of a machine, the same one for everybody."""
+    return _BUSES.setdefault((way, socket), Bus(socket, way=way))

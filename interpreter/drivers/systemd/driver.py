@@ -95,7 +95,7 @@ class SystemdDriver:
             fault = fault_of(refusal)
             if fault.reason is not Reason.NO_PERMISSION or refusal.name.endswith("OnlyByDependency"):
                 raise fault from None
-            rule = polkit_rule(self._unit, user_name(self._bus.uid))
+            rule = polkit_rule(self._unit, self._bus.way.user or user_name(self._bus.uid))
             message = f"systemd does not let this process restart it; in /etc/polkit-1/rules.d, this would: {rule}"
             raise Fault(Reason.NO_PERMISSION, message, refusal.text) from None
 
