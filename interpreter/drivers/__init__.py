@@ -4,13 +4,19 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from guideway.interpreter.drivers.base import DriverOptions
+from guideway.interpreter.drivers.container import ContainerOptions
 from guideway.interpreter.drivers.installed import Installed
 from guideway.interpreter.drivers.memory import MemoryOptions
 from guideway.interpreter.drivers.supervisord import SupervisordOptions
 from guideway.interpreter.drivers.systemd import SystemdOptions
 
 _OWN: Mapping[str, type[DriverOptions]] = MappingProxyType(
-    {"supervisord": SupervisordOptions, "systemd": SystemdOptions, "memory": MemoryOptions}
+    {
+        "supervisord": SupervisordOptions,
+        "systemd": SystemdOptions,
+        "container": ContainerOptions,
+        "memory": MemoryOptions,
+    }
 )
 
 #: What a configuration can call a driver: these, and what other packages have installed.
