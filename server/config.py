@@ -22,8 +22,10 @@ from pydantic import BaseModel, ValidationError
 from guideway.dsl.lexer import is_name
 from guideway.dsl.scopes import Scope
 from guideway.interpreter.drivers import DRIVERS
-from guideway.interpreter.drivers.base import DriverOptions, ProbeOptions
+from guideway.interpreter.drivers.base import DriverOptions, ProbeOptions, SocketPath
 from guideway.interpreter.drivers.installed import UnusableError
+from guideway.interpreter.drivers.ssh import SshOptions
+from guideway.interpreter.drivers.ways import SocketOptions
 from guideway.interpreter.probes import PROBES
 from guideway.server import toml_places
 from guideway.server.config_errors import ConfigError, Problem, dotted, explain, suggestion, syntax_problem
@@ -93,6 +95,7 @@ class Config:
     tenants: Mapping[str, TenantSection]
     limits: LimitsSection
     deadlines: DeadlinesSection
+    ssh: Mapping[str, SshOptions]
     shared: Entries
     own: Mapping[str, Entries]
 
@@ -172,6 +175,7 @@ def _config(path: Path | None, document: Document, shared: Entries, own: Mapping
         tenants=MappingProxyType(document.tenants),
         limits=document.limits,
         deadlines=document.deadlines,
+        ssh=MappingProxyType(document.ssh),
         shared=shared,
         own=MappingProxyType(own),
     )
@@ -225,6 +229,9 @@ class _Reader:
             if broken.isdisjoint(tables):
                 check(document)
         self._check_names(shared, own)
+        self._check_ssh(("services",), shared)
+        for tenant, entries in own.items():
+            self._check_ssh(("tenants", tenant, "services"), entries)
         if self._problems:
             raise ConfigError(self._path, self._told())
         return _config(self._path, document, shared, own)
@@ -291,6 +298,13 @@ class _Reader:
             twice += [("services", name) for name in entries.services if name in shared.services]
             for kind, name in twice:
                 self._say(("tenants", tenant, kind, name), "is a shared name already", "choose another one")
+
+    def _check_ssh(self, owner: toml_places.Path, entries: Entries) -> None:
+        known = _tables(self._raw.get("ssh"))
+        for name, entry in entries.services.items():
+            path = (*owner, name, "ssh")
+            if isinstance(entry.driver, SocketOptions) and entry.driver.ssh not in {None, *known}:
+                self._choose(path, str(entry.driver.ssh), known, "is not an SSH host")
 
     def _entries(self, owner: toml_places.Path) -> Entries:
         table: Any = self._raw
@@ -378,6 +392,8 @@ class _Reader:
             return value
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             kinds = _with_paths(kind)
+            if issubclass(kind, SocketOptions) and "ssh" in value:  # a socket on another machine is not beside the file
+                kinds = {key: part for key, part in kinds.items() if SocketPath not in typing.get_args(part)}
             return value | {key: self._absolute(kinds[key], value[key]) for key in kinds.keys() & value.keys()}
         arguments = [part for part in typing.get_args(kind) if part is not type(None)]
         if typing.get_origin(kind) is dict:

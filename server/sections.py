@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from guideway.dsl.parser import DEFAULT_LIMITS
 from guideway.dsl.scopes import Scope
+from guideway.interpreter.drivers.ssh import SshOptions
 from guideway.interpreter.pipeline import DEFAULT_DEADLINES
 from guideway.interpreter.reads import READS_AT_ONCE
 
@@ -241,5 +242,6 @@ class Document(Section):
     tenants: dict[str, TenantSection] = Field(default_factory=dict)
     limits: LimitsSection = LimitsSection()
     deadlines: DeadlinesSection = DeadlinesSection()
+    ssh: dict[str, SshOptions] = Field(default_factory=dict)
     hosts: dict[str, dict[str, Any]] = Field(default_factory=dict)
     services: dict[str, dict[str, Any]] = Field(default_factory=dict)

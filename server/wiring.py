@@ -1,10 +1,12 @@
 """Where parts are put together, and the only place: a configuration becomes a pipeline, a caller, and a way in."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from guideway.dsl.parser import Limits
+from guideway.interpreter.drivers.base import DriverOptions, ServiceDriver
+from guideway.interpreter.drivers.ways import SocketOptions, Way
 from guideway.interpreter.inventory import Host, Inventory
 from guideway.interpreter.pipeline import Deadlines, Pipeline
 from guideway.interpreter.principal import Principal
@@ -21,9 +23,11 @@ NOBODY = Principal("nobody", frozenset())
 def build(config: Config) -> Pipeline:
     """Return the pipeline of a configuration. Whoever asks for it closes its inventory."""
     limits, deadlines = config.limits, config.deadlines
-    hosts, services = _hosts(config.shared), _services(config.shared)
+    ways = {name: options.build() for name, options in config.ssh.items()}
+    hosts, services = _hosts(config.shared), _services(config.shared, ways)
     tenants = {
-        tenant: Inventory([*hosts, *_hosts(own)], [*services, *_services(own)]) for tenant, own in config.own.items()
+        tenant: Inventory([*hosts, *_hosts(own)], [*services, *_services(own, ways)])
+        for tenant, own in config.own.items()
     }
     return Pipeline(
         Inventory(hosts, services),
@@ -44,11 +48,11 @@ def _hosts(entries: Entries) -> list[Host]:
     return [Host(name, entry.probe.build(), entry.common.ping_seconds) for name, entry in entries.hosts.items()]
 
 
-def _services(entries: Entries) -> list[Service]:
+def _services(entries: Entries, ways: Mapping[str, Way]) -> list[Service]:
     return [
         Service(
             name,
-            entry.driver.build(),
+            _driver(entry.driver, ways),
             health=entry.health.build() if entry.health else None,
             restartable=entry.common.restartable,
             settle=entry.common.settle_seconds,
@@ -57,6 +61,12 @@ def _services(entries: Entries) -> list[Service]:
         )
         for name, entry in entries.services.items()
     ]
+
+
+def _driver(options: DriverOptions, ways: Mapping[str, Way]) -> ServiceDriver:
+    if isinstance(options, SocketOptions) and options.ssh is not None:
+        return options.build_over(ways[options.ssh])
+    return options.build()
 
 
 def caller(config: Config, name: str | None = None) -> Principal:
