@@ -29,7 +29,7 @@ def _from_file(file: Path) -> str:
     except OSError as error:
         raise ValueError(f"cannot be read: {(error.strerror or type(error).__name__).lower()}") from None
     if stat.S_ISREG(mode) and mode & stat.S_IRWXO:
-        raise ValueError("can be read or written by anybody: `chmod o=` mends that")
+        raise ValueError("can be read or written by anybody: chmod o= FILE")
     try:
         return content.decode("utf-8").removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:

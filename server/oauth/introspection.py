@@ -4,14 +4,13 @@ An answer is believed for ``cache_seconds`` and never beyond the token's expiry,
 as long. While the issuer does not answer, what it said of a token goes on until the token expires, for an hour at most.
 """
 
-import os
-import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from anyio.abc import TaskGroup
 
+from guideway.interpreter import secret
 from guideway.server.oauth.claims import introspected_caller
 from guideway.server.oauth.discovery import discover, endpoint
 from guideway.server.oauth.flight import Flight
@@ -22,39 +21,21 @@ from guideway.server.sections import IntrospectionSection
 
 MOST_INACTIVE: Final = 2_048
 _INACTIVE_SECONDS: Final = 10.0
-_MOST_SECRET: Final = 4_096
 
 
 def read_secret(name: str, asks: IntrospectionSection) -> str:
     """Return the secret of ``[issuers.NAME.introspection]``. Raises ``ValueError``, naming the key and its mistake."""
     table = f"[issuers.{name}.introspection]"
     if asks.client_secret_env is not None:
-        variable = asks.client_secret_env
-        secret = os.environ.get(variable, "")
-        where = f"{table} `client_secret_env`: the environment variable `{variable}`"
+        where = f"{table} `client_secret_env`: the environment variable `{asks.client_secret_env}`"
     elif asks.client_secret_file is not None:
-        path = asks.client_secret_file
-        where = f"{table} `client_secret_file`: `{path}`"
-        try:
-            with path.open("rb") as file:
-                mode = os.fstat(file.fileno()).st_mode
-                content = file.read(_MOST_SECRET + 1)
-        except OSError as error:
-            reason = (error.strerror or type(error).__name__).lower()
-            raise ValueError(f"{where} cannot be read: {reason}") from None
-        if stat.S_ISREG(mode) and mode & stat.S_IRWXO:
-            raise ValueError(f"{where} can be read or written by anybody: chmod o= {path}")
-        try:
-            secret = content.decode("utf-8").removesuffix("\n").removesuffix("\r")
-        except UnicodeDecodeError:
-            raise ValueError(f"{where} is not UTF-8") from None
+        where = f"{table} `client_secret_file`: `{asks.client_secret_file}`"
     else:
         raise ValueError(f"{table} needs `client_secret_file` or `client_secret_env`")
-    if not secret:
-        raise ValueError(f"{where} is empty or not set")
-    if len(secret) > _MOST_SECRET or not secret.isprintable():
-        raise ValueError(f"{where} holds no secret: it must be one line of at most {_MOST_SECRET:,} characters")
-    return secret
+    try:
+        return secret.read_secret(asks.client_secret_file, asks.client_secret_env)
+    except ValueError as error:
+        raise ValueError(f"{where} {error}") from None
 
 
 @dataclass(slots=True)
