@@ -165,15 +165,20 @@ class ProbeOptions(Options, ABC):
 
 
 _HOSTNAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*\.?")
+# The system's resolver reads such a name as an address: in decimal, octal or hexadecimal, of one to four parts.
+_NUMBER_AT_END = re.compile(r"(?:.*\.)?(?:[0-9]+|0[xX][0-9A-Fa-f]*)\.?")
+_ZONE = re.compile(r"[A-Za-z0-9_.-]{1,15}")
 
 
-def _address(text: str) -> str:
+def check_address(text: str) -> str:
+    """Return a host name, or an IP address in its usual spelling, as it is. Raises ``ValueError``."""
     try:
-        ipaddress.ip_address(text)
+        zone = getattr(ipaddress.ip_address(text), "scope_id", None)
+        valid = zone is None or bool(_ZONE.fullmatch(zone))
     except ValueError:
-        # An IPv4 address with a mistake in it would otherwise pass as a name of four numeric labels.
-        if len(text) > 253 or not _HOSTNAME.fullmatch(text) or text.rpartition(".")[2].isdecimal():
-            raise ValueError("must be an IP address or a host name") from None
+        valid = len(text) <= 253 and bool(_HOSTNAME.fullmatch(text)) and not _NUMBER_AT_END.fullmatch(text)
+    if not valid:
+        raise ValueError("must be an IP address or a host name")
     return text
 
 
@@ -186,7 +191,7 @@ def _socket_path(path: Path) -> Path:
 
 
 #: An IP address or a host name.
-Address = Annotated[str, AfterValidator(_address)]
+Address = Annotated[str, AfterValidator(check_address)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 #: The absolute path of a unix socket.
 SocketPath = Annotated[Path, Strict(False), AfterValidator(_socket_path)]

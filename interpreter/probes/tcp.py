@@ -6,10 +6,11 @@ not there. Whoever wants to know about the host alone configures ``icmp``.
 
 from dataclasses import dataclass
 
-import anyio
+from pydantic import ValidationInfo, field_validator
 
-from guideway.interpreter.drivers.base import Address, Echo, Port, Probe, ProbeOptions
+from guideway.interpreter.drivers.base import Address, Echo, Port, Probe
 from guideway.interpreter.probes import sockets
+from guideway.interpreter.probes.addresses import USUAL, NetworkOptions, Reach, allowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,26 +19,28 @@ class TcpProbe:
 
     address: str
     port: int
+    reach: Reach = USUAL
 
     async def probe(self) -> Echo:
         """Return the time that connecting took. Raises ``Fault``."""
-        await sockets.resolve(self.address)
-        began = anyio.current_time()
-        try:
-            stream = await anyio.connect_tcp(self.address, self.port)
-        except OSError as error:
-            raise sockets.fault(error, f"port {self.port}") from error
-        seconds = anyio.current_time() - began
-        await anyio.aclose_forcefully(stream)
+        addresses = await sockets.resolve(self.address, self.port, self.reach)
+        connected, seconds = await sockets.connect(addresses, f"port {self.port}")
+        connected.close()
         return Echo("tcp", seconds)
 
 
-class TcpOptions(ProbeOptions):
+class TcpOptions(NetworkOptions):
     """A port that has to accept connections."""
 
     address: Address
     port: Port
 
+    @field_validator("address")
+    @classmethod
+    def _check(cls, address: str, info: ValidationInfo) -> str:
+        allowed(address, info)
+        return address
+
     def build(self) -> Probe:
         """Make the probe."""
-        return TcpProbe(self.address, self.port)
+        return TcpProbe(self.address, self.port, self.reach())

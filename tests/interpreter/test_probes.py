@@ -1,9 +1,11 @@
 """Probes against real sockets on loopback, and what the configuration may say of them."""
 
 import errno
+import os
+import re
+import resource
 import socket
 import ssl
-import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.tls import TLSStream
 from pydantic import ValidationError
+from tests.server.certificates import Authority, Pair
 
 from guideway.interpreter.drivers.base import Fault, Probe
 from guideway.interpreter.probes import PROBES, http, sockets
@@ -98,11 +101,6 @@ async def test_tcp_a_name_that_does_not_resolve_says_nothing_about_a_host() -> N
     assert (fault.reason, fault.message) == (Reason.CANNOT_PROBE, "the address does not resolve")
 
 
-async def test_tcp_a_network_that_cannot_be_sent_to_says_nothing_about_a_host() -> None:
-    # No TCP connection can be made to the broadcast address: the system itself says so, on any machine.
-    assert (await fault_of(probe("tcp", address="255.255.255.255", port=80))).reason is Reason.CANNOT_PROBE
-
-
 async def test_tcp_a_silent_port_is_the_callers_to_end() -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=0) as server, socket.socket() as filler:
         filler.connect(server.getsockname())  # fills the queue: from here on the system drops what comes
@@ -119,7 +117,7 @@ async def test_tcp_a_silent_port_is_the_callers_to_end() -> None:
         (errno.ECONNRESET, Reason.NO_ANSWER),
         (errno.ETIMEDOUT, Reason.NO_ANSWER),
         (errno.EHOSTUNREACH, Reason.NO_ANSWER),
-        (errno.ENETUNREACH, Reason.CANNOT_PROBE),
+        (errno.ENETUNREACH, Reason.NO_ANSWER),
         (errno.EACCES, Reason.CANNOT_PROBE),
         (errno.EPERM, Reason.CANNOT_PROBE),
         (errno.EMFILE, Reason.CANNOT_PROBE),
@@ -128,9 +126,66 @@ async def test_tcp_a_silent_port_is_the_callers_to_end() -> None:
 )
 async def test_only_what_was_sent_can_stay_unanswered(number: int, reason: Reason) -> None:
     assert sockets.fault(OSError(number, "x"), "port 1").reason is reason
-    behind = OSError("all attempts failed")
-    behind.__cause__ = ExceptionGroup("several", [OSError(errno.ENETUNREACH, "no IPv6"), OSError(number, "x")])
-    assert sockets.fault(behind, "port 1").reason is reason
+    unsent = sockets.fault(OSError(number, "x"), "port 1", sent=False)
+    assert unsent.reason is (Reason.NO_ANSWER if number == errno.ECONNREFUSED else Reason.CANNOT_PROBE)
+
+
+async def test_tcp_without_a_descriptor_to_spare_nothing_could_be_sent() -> None:
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.dup(0)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, limit[1]))
+    try:
+        fault = await fault_of(probe("tcp", address="127.0.0.1", port=1))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+    assert (fault.reason, fault.message) == (Reason.CANNOT_PROBE, "nothing could be sent: too many open files")
+
+
+def resolving_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
+    """Have the name ``several.example`` lead to addresses, in this order."""
+    ask = socket.getaddrinfo
+
+    def answer(host: str, port: int, *more: Any, **named: Any) -> Any:
+        if host != "several.example":
+            return ask(host, port, *more, **named)
+        found = [ask(address, port, 0, socket.SOCK_STREAM)[0] for address in addresses]
+        return [one for one in found if not more[0] or one[0] == more[0]]
+
+    monkeypatch.setattr(socket, "getaddrinfo", answer)
+
+
+async def test_tcp_of_several_addresses_the_first_that_accepts_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(answering(b"")) as port:
+        resolving_to(monkeypatch, "::1", "127.0.0.2", "127.0.0.1")
+        await probe("tcp", address="several.example", port=port).probe()
+        fault = await fault_of(probe("tcp", address="several.example", port=port, family="ipv6"))
+        assert fault.message.startswith("connection refused")
+
+
+async def test_tcp_a_silent_address_does_not_keep_the_next_one_from_being_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.create_server(("127.0.0.2", 0), backlog=0) as silent, socket.socket() as filler:
+        filler.connect(silent.getsockname())
+        port = silent.getsockname()[1]
+        resolving_to(monkeypatch, "127.0.0.2", "127.0.0.2", "127.0.0.1")
+        with socket.create_server(("127.0.0.1", port)):
+            before = os.listdir("/proc/self/fd")
+            with anyio.fail_after(30):
+                await probe("tcp", address="several.example", port=port).probe()
+            assert os.listdir("/proc/self/fd") == before
+
+
+async def test_tcp_what_was_answered_says_more_than_what_could_not_be_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets, "objection", lambda *_, **__: None)
+    for order in (("255.255.255.255", "127.0.0.1"), ("127.0.0.1", "255.255.255.255")):
+        resolving_to(monkeypatch, *order)  # no TCP connection can be made to the broadcast address
+        fault = await fault_of(probe("tcp", address="several.example", port=unused_port()))
+        assert fault.reason is Reason.NO_ANSWER
+    resolving_to(monkeypatch, "255.255.255.255")
+    fault = await fault_of(probe("tcp", address="several.example", port=1))
+    assert (fault.reason, fault.message) == (Reason.CANNOT_PROBE, "nothing could be sent: network is unreachable")
 
 
 # ---- http
@@ -244,38 +299,107 @@ async def test_http_a_server_that_never_answers_is_the_callers_to_end() -> None:
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    folder = tmp_path_factory.mktemp("tls")
-    key, certificate = folder / "key.pem", folder / "certificate.pem"
-    made = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost"
-    named = ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(certificate)]
-    subprocess.run([*made.split(), *named], check=True, capture_output=True)
-    return certificate, key
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("tls"))
 
 
-async def test_http_a_certificate_that_nobody_vouches_for_is_not_accepted(certificate: tuple[Path, Path]) -> None:
+def shows(pair: Pair) -> ssl.SSLContext:
+    """Return the TLS of a server that shows a certificate."""
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    tls.load_cert_chain(*certificate)
-    async with serving(answering(OK), tls) as port:
+    tls.load_cert_chain(pair.certificate, pair.key)
+    return tls
+
+
+async def test_http_a_certificate_that_nobody_vouches_for_is_not_accepted(authority: Authority) -> None:
+    async with serving(answering(OK), shows(authority.server())) as port:
         fault = await fault_of(probe("http", url=f"https://localhost:{port}/"))
     assert fault.reason is Reason.NO_ANSWER
-    assert "certificate is not accepted" in fault.message
+    assert fault.message == (
+        "the host answers, but its TLS certificate is not accepted: unable to get local issuer certificate"
+    )
 
 
-async def test_http_a_certificate_of_the_systems_authorities_is_accepted_for_its_own_name(
-    certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+async def test_http_a_certificate_that_has_expired_is_not_accepted_and_told_from_no_answer(
+    authority: Authority,
 ) -> None:
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
-    http._tls.cache_clear()
-    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    tls.load_cert_chain(*certificate)
+    expired = authority.server("expired", begins=-3, ends=-1)
+    async with serving(answering(OK), shows(expired)) as port:
+        fault = await fault_of(probe("http", url=f"https://localhost:{port}/", ca_file=str(authority.file)))
+    assert fault.reason is Reason.NO_ANSWER
+    assert fault.message == "the host answers, but its TLS certificate is not accepted: certificate has expired"
+
+
+async def test_http_a_certificate_of_the_systems_authorities_is_accepted(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+    http._made.cache_clear()
     try:
-        async with serving(answering(OK), tls) as port:
+        async with serving(answering(OK), shows(authority.server())) as port:
             assert (await probe("http", url=f"https://localhost:{port}/").probe()).method == "http"
-            fault = await fault_of(probe("http", url=f"https://127.0.0.1:{port}/"))
-            assert "certificate is not accepted" in fault.message
     finally:
-        http._tls.cache_clear()
+        http._made.cache_clear()
+
+
+async def test_http_a_certificate_is_checked_by_the_name_in_the_url_whatever_that_resolves_to(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolving_to(monkeypatch, "127.0.0.1")  # which the certificate names too
+    names: list[str | None] = []
+    requests: list[bytes] = []
+    tls = shows(authority.server())
+    tls.sni_callback = lambda _, name, __: names.append(name)
+    async with serving(answering(OK, requests), tls) as port:
+        trusting = {"ca_file": str(authority.file)}
+        await probe("http", url=f"https://localhost:{port}/", **trusting).probe()
+        await probe("http", url=f"https://127.0.0.1:{port}/", **trusting).probe()
+        fault = await fault_of(probe("http", url=f"https://several.example:{port}/", **trusting))
+    assert "certificate is not accepted: hostname mismatch" in fault.message
+    assert names == ["localhost", None, "several.example"]
+    assert [re.findall(rb"(?i)^host: (.*?)\r$", request, re.MULTILINE) for request in requests] == [
+        [b"localhost:%d" % port],
+        [b"127.0.0.1:%d" % port],
+    ]
+
+
+async def test_http_a_ca_file_that_was_renewed_is_read_again(authority: Authority, tmp_path: Path) -> None:
+    file = tmp_path / "authorities.pem"
+    asked = {"url": "", "ca_file": str(file)}
+    async with serving(answering(OK), shows(authority.server())) as port:
+        asked["url"] = f"https://localhost:{port}/"
+        fault = await fault_of(probe("http", **asked))
+        assert (fault.reason, fault.message) == (
+            Reason.CANNOT_PROBE,
+            "`ca_file` cannot be used: no such file or directory",
+        )
+        file.write_text("nonsense")
+        fault = await fault_of(probe("http", **asked))
+        assert fault.message == "`ca_file` cannot be used: is no PEM file with certificates"
+        file.write_bytes(Authority(tmp_path, "another").file.read_bytes())
+        assert "not accepted" in (await fault_of(probe("http", **asked))).message
+        file.write_bytes(authority.file.read_bytes())
+        os.utime(file, (1, 1))
+        await probe("http", **asked).probe()
+
+
+async def test_http_interim_answers_are_not_the_answer_and_have_an_end() -> None:
+    early = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
+    async with serving(answering(early * 2 + OK)) as port:
+        await probe("http", url=f"http://127.0.0.1:{port}/").probe()
+
+    async def endless(stream: Any) -> None:
+        while True:
+            await stream.send(early * 100)
+
+    async with serving(endless) as port:
+        assert (await fault_of(probe("http", url=f"http://127.0.0.1:{port}/"))).reason is Reason.NO_ANSWER
+
+
+async def test_http_an_interface_in_the_url_stays_on_this_machine() -> None:
+    assert http._ZONE.sub("", "[fe80::1%25eth0]:8080") == "[fe80::1]:8080"
+    options = PROBES["http"].model_validate({"url": "http://[fe80::1%25lo]:1/", "link_local": True})
+    assert isinstance(options, http.HttpOptions)
+    assert (await fault_of(options.build())).reason is Reason.CANNOT_PROBE  # nobody on lo has that address
 
 
 async def test_http_tls_spoken_to_a_plain_port_is_no_answer() -> None:
@@ -285,7 +409,20 @@ async def test_http_tls_spoken_to_a_plain_port_is_no_answer() -> None:
 
     async with serving(plain) as port:
         fault = await fault_of(probe("http", url=f"https://localhost:{port}/"))
+    assert (fault.reason, fault.message) == (
+        Reason.NO_ANSWER,
+        "the connection was accepted, but TLS failed on it",
+    )
+
+
+async def test_http_a_connection_that_is_closed_before_tls_is_told() -> None:
+    async def closes(stream: Any) -> None:
+        await stream.receive()
+
+    async with serving(closes) as port:
+        fault = await fault_of(probe("http", url=f"https://localhost:{port}/"))
     assert fault.reason is Reason.NO_ANSWER
+    assert fault.message == "the connection was accepted, and closed before TLS was agreed on"
 
 
 # ---- options
@@ -308,6 +445,17 @@ async def test_http_tls_spoken_to_a_plain_port_is_no_answer() -> None:
         ("tcp", {"address": "256.1.1.1", "port": 80}),
         ("tcp", {"address": "a" * 64, "port": 80}),
         ("tcp", {"address": "a\n", "port": 80}),
+        ("tcp", {"address": "10.0.0.1.", "port": 80}),
+        ("tcp", {"address": "0x0a000001", "port": 80}),
+        ("tcp", {"address": "10.0.0.0x1", "port": 80}),
+        ("tcp", {"address": "167772161", "port": 80}),
+        ("tcp", {"address": "a.example.7", "port": 80}),
+        ("tcp", {"address": "fd00::1%a b", "port": 80}),
+        ("tcp", {"address": "10.0.0.1", "port": 80, "family": "ipv6"}),
+        ("tcp", {"address": "fd00::1", "port": 80, "family": "ipv4"}),
+        ("tcp", {"address": "a", "port": 80, "family": "inet"}),
+        ("tcp", {"address": "a", "port": 80, "link_local": "yes"}),
+        ("icmp", {"address": "fe80::1", "link_local": True}),
         ("icmp", {}),
         ("icmp", {"address": "127.0.0.1\x00"}),
         ("http", {"url": "ftp://a/"}),
@@ -319,6 +467,11 @@ async def test_http_tls_spoken_to_a_plain_port_is_no_answer() -> None:
         ("http", {"url": "http://a/ b"}),
         ("http", {"url": "http://a/\r\nX: y"}),
         ("http", {"url": "http://bücher.example/"}),
+        ("http", {"url": "http://a b/"}),
+        ("http", {"url": "http://a\\b/"}),
+        ("http", {"url": "http://%61/"}),
+        ("http", {"url": "http://[10.0.0.1]/"}),
+        ("http", {"url": "http://10.0.0.1/", "family": "ipv6"}),
         ("http", {"url": "http://a/", "status": 99}),
         ("http", {"url": "http://a/", "status": "200-"}),
         ("http", {"url": "http://a/", "status": "299-200"}),
@@ -332,7 +485,20 @@ async def test_options_that_are_refused(kind: str, options: dict[str, Any]) -> N
         PROBES[kind].model_validate(options)
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "db", "db-1.internal", "under_score.internal.", "a" * 63])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1",
+        "::1",
+        "fd00::1%eth0",
+        "db",
+        "1password",
+        "4.example",
+        "db-1.internal",
+        "under_score.internal.",
+        "a" * 63,
+    ],
+)
 async def test_addresses_that_are_taken(address: str) -> None:
     PROBES["icmp"].model_validate({"address": address}).build()
 
