@@ -6,6 +6,7 @@ from types import MappingProxyType
 from guideway.interpreter.drivers.base import DriverOptions
 from guideway.interpreter.drivers.container import ContainerOptions
 from guideway.interpreter.drivers.installed import Installed
+from guideway.interpreter.drivers.kubernetes import KubernetesOptions
 from guideway.interpreter.drivers.memory import MemoryOptions
 from guideway.interpreter.drivers.supervisord import SupervisordOptions
 from guideway.interpreter.drivers.systemd import SystemdOptions
@@ -15,6 +16,7 @@ _OWN: Mapping[str, type[DriverOptions]] = MappingProxyType(
         "supervisord": SupervisordOptions,
         "systemd": SystemdOptions,
         "container": ContainerOptions,
+        "kubernetes": KubernetesOptions,
         "memory": MemoryOptions,
     }
 )
