@@ -1,18 +1,22 @@
 """Every driver that comes with the product keeps the contract of drivers, on real services."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import anyio.to_thread
 import pytest
+from tests.system.sshd import Sshd, need_sshd
 from tests.system.supervisord import Supervisord
 from tests.system.systemd import Systemd, need_containers
 from tests.system.units import UNITS
 
-from guideway.interpreter.drivers import DRIVERS
 from guideway.interpreter.drivers.base import ServiceDriver
 from guideway.interpreter.drivers.contract import CHECKS, Stage
 from guideway.interpreter.drivers.memory import Behaviour, MemoryDriver
+from guideway.interpreter.drivers.supervisord import SupervisordOptions
+from guideway.interpreter.drivers.systemd import SystemdOptions
+from guideway.interpreter.drivers.ways import HERE, Way
 from guideway.interpreter.results import State
 
 pytestmark = pytest.mark.anyio
@@ -38,10 +42,11 @@ class InMemory:
 
 
 class OnSupervisord:
-    """Programs of a supervisord."""
+    """Programs of a supervisord, on the machine that a way leads to."""
 
-    def __init__(self, world: Supervisord) -> None:
+    def __init__(self, world: Supervisord, way: Way) -> None:
         self._world = world
+        self._way = way
 
     async def running(self) -> ServiceDriver:
         await anyio.to_thread.run_sync(self._run)
@@ -67,14 +72,15 @@ class OnSupervisord:
 
     def _driver(self, program: str, **options: Any) -> ServiceDriver:
         given = {"program": program, "socket": str(self._world.socket), **options}
-        return DRIVERS["supervisord"].model_validate(given).build()
+        return SupervisordOptions.model_validate(given).build_over(self._way)
 
 
 class OnSystemd:
-    """Units of a systemd."""
+    """Units of a systemd, on the machine that a way leads to."""
 
-    def __init__(self, world: Systemd) -> None:
+    def __init__(self, world: Systemd, way: Way) -> None:
         self._world = world
+        self._way = way
 
     async def running(self) -> ServiceDriver:
         await anyio.to_thread.run_sync(self._world.run, "good.service")
@@ -94,22 +100,29 @@ class OnSystemd:
         return self._driver("good.service", bus=str(self._world.folder / "none"))
 
     def _driver(self, unit: str, **options: Any) -> ServiceDriver:
-        return DRIVERS["systemd"].model_validate({"unit": unit, "bus": str(self._world.bus), **options}).build()
+        return SystemdOptions.model_validate({"unit": unit, "bus": str(self._world.bus), **options}).build_over(
+            self._way
+        )
 
 
-@pytest.fixture(scope="module", params=["memory", "supervisord", "systemd"])
+@pytest.fixture(scope="module", params=["memory", "supervisord", "systemd", "supervisord over ssh", "systemd over ssh"])
 def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
-    if request.param == "memory":
-        yield InMemory()
-    elif request.param == "supervisord":
-        programs = {"good": ["sleep", "1000"], "dies": ["sh", "-c", "sleep 0.2; exit 3"]}
-        # A SIGTERM that comes between fork and exec is lost in supervisord's own handler.
-        with Supervisord(programs, {"good": {"stopwaitsecs": "1"}}) as supervisord:
-            yield OnSupervisord(supervisord)
-    else:
-        need_containers()
-        with Systemd({name: UNITS[name] for name in ("good.service", "dies_at_once.service")}) as systemd:
-            yield OnSystemd(systemd)
+    manager, _, far = request.param.partition(" over ")
+    with ExitStack() as started:
+        way = HERE
+        if far:
+            need_sshd()
+            way = started.enter_context(Sshd()).way()
+        if manager == "memory":
+            yield InMemory()
+        elif manager == "supervisord":
+            programs = {"good": ["sleep", "1000"], "dies": ["sh", "-c", "sleep 0.2; exit 3"]}
+            # A SIGTERM that comes between fork and exec is lost in supervisord's own handler.
+            yield OnSupervisord(started.enter_context(Supervisord(programs, {"good": {"stopwaitsecs": "1"}})), way)
+        else:
+            need_containers()
+            units = {name: UNITS[name] for name in ("good.service", "dies_at_once.service")}
+            yield OnSystemd(started.enter_context(Systemd(units)), way)
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)

@@ -30,6 +30,8 @@ KEEPALIVE_SECONDS: Final = 4.0
 #: Calls that may be under way on one connection; others wait for their turn within their own deadline.
 MOST_CALLS: Final = 32
 
+# Known kinds of a host's key come first; one that shows another kind is heard, to say which key that is.
+_ANY_KIND: Final = "+ssh-ed25519,ecdsa-sha2-nistp256,ecdsa-sha2-nistp384,ecdsa-sha2-nistp521,rsa-sha2-512,rsa-sha2-256"
 _MOST_BYTES: Final = 1024 * 1024
 _KEY_OPTIONS: Final = "key options:"  # how OpenSSH's sshd tells, in a debug message, what a key may do
 
@@ -132,6 +134,7 @@ async def connect(options: SshOptions) -> Connection:
                 options.port,
                 username=options.user,
                 known_hosts=known,
+                server_host_key_algs=_ANY_KIND,
                 client_keys=keys,
                 client_factory=lambda: client,
                 keepalive_interval=KEEPALIVE_SECONDS,
@@ -156,8 +159,7 @@ async def connect(options: SshOptions) -> Connection:
     except asyncssh.PermissionDenied as error:
         raise Fault(Reason.NO_PERMISSION, "its SSH host does not let the user in with this key") from error
     except asyncssh.KeyExchangeFailed as error:
-        message = "its SSH host and this end share no algorithm, or it has no key of the kind that `known_hosts` has"
-        raise Fault(Reason.UNREACHABLE, message, error.reason) from error
+        raise Fault(Reason.UNREACHABLE, "its SSH host and this end share no algorithm", error.reason) from error
     except asyncssh.DisconnectError as error:
         raise WayLost("its SSH host ended the connection before it was made", error.reason) from error
     except OSError as error:
@@ -193,11 +195,12 @@ def _from_file(path: Path) -> Sequence[asyncssh.SSHKeyPair]:
     _check_mode("key_file", path, stat.S_IRWXG | stat.S_IRWXO, "chmod go= FILE")
     try:
         return asyncssh.load_keypairs(str(path))
-    except asyncssh.KeyEncryptionError:
-        message = "`key_file` of its SSH host has a passphrase: use an agent, or a key without"
-    except (asyncssh.KeyImportError, OSError):
-        message = "`key_file` of its SSH host holds no private key"
-    raise Fault(Reason.NO_PERMISSION, message)
+    except (asyncssh.KeyEncryptionError, asyncssh.KeyImportError, OSError) as error:
+        if isinstance(error, asyncssh.KeyEncryptionError) or "Passphrase" in str(error):
+            message = "`key_file` of its SSH host has a passphrase: use an agent, or a key without"
+        else:
+            message = "`key_file` of its SSH host holds no private key"
+        raise Fault(Reason.NO_PERMISSION, message) from None
 
 
 def _known_hosts(path: Path | None) -> SSHKnownHosts:

@@ -65,7 +65,7 @@ class Relay:
 
     async def _carry(self) -> None:
         """Accept one connection, and carry both ways until the far end has ended its own."""
-        near, _ = await asyncio.get_running_loop().sock_accept(self._listener)
+        near = await self._accepted()
         self._unlist()
         reader, self._near = await asyncio.open_unix_connection(sock=near)
         sending = asyncio.create_task(_pump(reader, self._to_far))
@@ -75,6 +75,21 @@ class Relay:
             sending.cancel()
             await asyncio.wait([sending])
             self._near.close()
+
+    async def _accepted(self) -> socket.socket:
+        """Wait for the connection. Not by ``sock_accept``: that loses what it accepted where it is cancelled late."""
+        loop = asyncio.get_running_loop()
+        while True:
+            waiting = asyncio.Event()
+            loop.add_reader(self._listener, waiting.set)
+            try:
+                await waiting.wait()
+            finally:
+                loop.remove_reader(self._listener)
+            with suppress(BlockingIOError):  # who connected has gone again
+                near, _ = self._listener.accept()
+                near.setblocking(False)
+                return near
 
     def _unlist(self) -> None:
         self._listener.close()
