@@ -23,21 +23,6 @@ from guideway.interpreter.drivers.causes import os_errors
 from guideway.interpreter.probes.addresses import Family, Reach, objection, parse
 from guideway.interpreter.results import Reason
 
-# The network or the host has answered, or was asked and stayed silent. Every other error (no permission, no descriptor,
-# no address of our own) arises before anything is sent, and says nothing about the host.
-_ANSWERS: Final = frozenset(
-    {
-        errno.ECONNREFUSED,
-        errno.ECONNRESET,
-        errno.ECONNABORTED,
-        errno.EPIPE,
-        errno.ETIMEDOUT,
-        errno.EHOSTDOWN,
-        errno.EHOSTUNREACH,
-        errno.ENETUNREACH,
-        errno.ENOPROTOOPT,  # an ICMP message that says so
-    }
-)
 _FAMILIES: Final = {Family.ANY: socket.AF_UNSPEC, Family.IPV4: socket.AF_INET, Family.IPV6: socket.AF_INET6}
 
 # A lookup ends so long before the deadline of whoever probes, or a tenth of it: in time to say that it was the lookup.
@@ -176,7 +161,8 @@ async def _connect(address: Address, where: str) -> tuple[socket.socket, float]:
 def fault(error: BaseException, where: str, *, sent: bool = True) -> Fault:
     """Return the failure that an exception from looking up, connecting or sending stands for.
 
-    ``where`` names what was asked, a port for example. Without ``sent``, nothing has left this machine before.
+    ``where`` names what was asked, a port for example. Once something was sent, an error is the word of the network or
+    the host, or of nobody on the link; any before (no route, no permission, no descriptor) says nothing about the host.
     """
     errors = list(os_errors(error))
     for found in errors:
@@ -184,8 +170,8 @@ def fault(error: BaseException, where: str, *, sent: bool = True) -> Fault:
             return Fault(Reason.CANNOT_PROBE, "the address does not resolve", str(found.strerror))
         if found.errno == errno.ECONNREFUSED:
             return Fault(Reason.NO_ANSWER, f"connection refused: the host is up, nothing listens on {where}")
-        if sent and found.errno in _ANSWERS:
-            return Fault(Reason.NO_ANSWER, f"no answer from {where}: {words(found)}")
+    if sent and errors:
+        return Fault(Reason.NO_ANSWER, f"no answer from {where}: {words(errors[0])}")
     what = words(errors[0]) if errors else type(error).__name__
     return Fault(Reason.CANNOT_PROBE, f"nothing could be sent: {what}")
 

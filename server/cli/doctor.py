@@ -43,6 +43,7 @@ _MENDS = {
 _MENDS_BY_MESSAGE = {
     "does not resolve": "mend the name in guideway.toml, or this machine's name resolution",
     "the answer was HTTP": "it is up: look into its own log, or name the status that it should have as `status`",
+    "TLS certificate is not accepted": "it is up: renew its certificate, or name its authority as `ca_file`",
     "no HTTP answer came": "it is up: mend scheme and port of `url`, or use the probe `tcp`",
     "is not supervisord": "`socket` or `url` in guideway.toml leads to something else: name supervisord's own",
     "does not speak": "`socket` or `url` in guideway.toml leads to something else: name supervisord's own",
