@@ -89,10 +89,19 @@ async def a_restart_brings_another_instance(stage: Stage) -> None:
 
 
 async def a_restart_starts_what_is_stopped(stage: Stage) -> None:
-    """Whatever it was before."""
+    """Or it is refused as ``start_failed``, by a manager that cannot know what to start, and nothing is changed."""
     async with _closed(await stage.stopped()) as driver:
         phases: list[Phase] = []
-        await _restart(driver, phases.append)
+        try:
+            await _restart(driver, phases.append)
+        except Fault as fault:
+            _must(
+                fault.reason is Reason.START_FAILED and not phases,
+                f"the restart of a stopped service ended as {fault.reason}, after it had begun",
+            )
+            seen = await driver.observe()
+            _must(seen.state is State.STOPPED, f"a stopped service whose restart was refused is {seen.state}")
+            return
         seen = await _settled(driver)
         _must(seen.state is State.RUNNING, f"after the restart of a stopped service it is {seen.state}")
         _must(phases[-1:] == [Phase.STARTING], "the start of a stopped service was not told")

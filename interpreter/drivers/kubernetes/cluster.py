@@ -14,13 +14,15 @@ import anyio
 import httpx2
 import msgspec
 from lightkube import ApiError, AsyncClient
-from lightkube.config.client_adapter import verify_cluster
 from lightkube.config.kubeconfig import SingleConfig
+from lightkube.config.models import Cluster as Server
+from lightkube.config.models import User
 from lightkube.core.exceptions import ConfigError
 
 from guideway.interpreter.drivers.base import Fault
 from guideway.interpreter.drivers.causes import os_errors
 from guideway.interpreter.drivers.kubernetes.kubeconfig import read
+from guideway.interpreter.drivers.kubernetes.tls import context_of
 from guideway.interpreter.results import Reason
 
 #: How long one call may take, in seconds; and how long its connection may take to be made.
@@ -144,10 +146,11 @@ class Cluster:
 
 def _made(config: SingleConfig) -> AsyncClient:
     try:
-        verify = verify_cluster(config.cluster, config.user, config.abs_file, trust_env=False)  # type: ignore[arg-type]
-        transport = _Transport(verify=verify, trust_env=False, limits=httpx2.Limits(max_connections=CONNECTIONS))
+        transport = _Transport(
+            verify=context_of(config), trust_env=False, limits=httpx2.Limits(max_connections=CONNECTIONS)
+        )
         return AsyncClient(
-            config=config,
+            config=_without_certificates(config),  # the transport has them
             timeout=httpx2.Timeout(CALL_SECONDS, connect=CONNECT_SECONDS),
             trust_env=False,
             transport=transport,
@@ -159,6 +162,16 @@ def _made(config: SingleConfig) -> AsyncClient:
         ) from None
     except ConfigError:
         raise Fault(Reason.UNREACHABLE, "the kubeconfig cannot be used: it has no credentials known here") from None
+
+
+def _without_certificates(config: SingleConfig) -> SingleConfig:
+    user = config.user and User(
+        token=config.user.token,
+        token_file=config.user.token_file,
+        username=config.user.username,
+        password=config.user.password,
+    )
+    return config._replace(cluster=Server(server=config.cluster.server), user=user)
 
 
 def _unreachable(error: BaseException) -> Fault:

@@ -1,0 +1,182 @@
+"""Answers of a real API server, kept in files, and the server on loopback that records them and gives them again.
+
+A recording is a list in the order of what happened: what the driver asked and was answered, and what the test did to
+the cluster meanwhile. Answers of one call that follow one another and say the same stand once. On the way back time
+does not count: a look brings the next of the answers that were given before the next change, and then the last one for
+as long as it is asked. The change is the driver's own or the test's, and both must come as they were recorded.
+"""
+
+import http.server
+import json
+import ssl
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx2
+from tests.server.certificates import Authority
+
+
+class Recording:
+    """What happened. Without ``content`` it is to be made."""
+
+    def __init__(self, content: list[dict[str, Any]] | None = None) -> None:
+        self.content = content or []
+        self._at = 0  # what comes before has happened
+        self._given: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    @classmethod
+    def of(cls, file: Path) -> "Recording":
+        """Return one from its file."""
+        return cls(json.loads(file.read_text()))
+
+    def write(self, file: Path) -> None:
+        """Keep it."""
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(json.dumps(self.content, indent=1, sort_keys=True) + "\n")
+
+    def rewind(self) -> None:
+        """Begin again."""
+        self._at, self._given = 0, {}
+
+    def add(self, kind: str, call: str, status: int, body: Any) -> None:
+        """Note what was asked (``asked``) or done (``did``), and the answer."""
+        entry = {kind: call, "status": status, "body": _lean(body)}
+        with self._lock:
+            before = next((one for one in reversed(self.content) if one.get(kind) == call or _changes(one)), None)
+            if _changes(entry) or entry != before:
+                self.content.append(entry)
+
+    def give(self, kind: str, call: str) -> dict[str, Any]:
+        """Return the answer to what is asked or done now."""
+        with self._lock:
+            if _changes({kind: call}):
+                index = next((i for i in range(self._at, len(self.content)) if self.content[i].get(kind) == call), None)
+                assert index is not None, f"no such change is recorded here: {call}"
+                assert not any(_changes(one) for one in self.content[self._at : index]), f"{call} comes too early"
+                self._at, self._given = index + 1, {}
+                return self.content[index]
+            end = next((i for i in range(self._at, len(self.content)) if _changes(self.content[i])), len(self.content))
+            here = [one for one in self.content[self._at : end] if one.get(kind) == call]
+            if here:
+                turn = self._given.get(call, 0)
+                self._given[call] = turn + 1
+                return here[min(turn, len(here) - 1)]
+            known = [one for one in self.content[: self._at] if one.get(kind) == call][-1:]
+            known += [one for one in self.content[end:] if one.get(kind) == call][:1]
+            assert known, f"nothing of the kind is recorded: {call}"
+            return known[0]
+
+
+def _changes(entry: dict[str, Any]) -> bool:
+    """Whether something is another afterwards: all that the test does, and what the driver changes."""
+    return "did" in entry or not str(entry.get("asked", "GET")).startswith(("GET", "POST"))
+
+
+def _lean(body: Any) -> Any:
+    """Leave out who wrote which field, which is long and which nobody reads."""
+    if isinstance(body, dict):
+        return {key: _lean(value) for key, value in body.items() if key != "managedFields"}
+    return [_lean(value) for value in body] if isinstance(body, list) else body
+
+
+class Front:
+    """An HTTPS server, as a context manager: it passes on to ``upstream`` and records, or gives again."""
+
+    def __init__(self, folder: Path, recording: Recording, upstream: httpx2.Client | None) -> None:
+        self.recording = recording
+        self._authority = Authority(folder, "front")
+        self.authority = self._authority.file
+        pair = self._authority.server("front-server")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(pair.certificate, pair.key)
+        self.faults: list[str] = []
+        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server.front, self._server.upstream = self, upstream
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self.address = f"https://127.0.0.1:{self._server.server_address[1]}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Be gone, with every connection."""
+        if self._thread.is_alive():
+            self._server.shutdown()
+            self._thread.join()
+            self._server.server_close()
+            self._server.drop()
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    front: Front
+    upstream: httpx2.Client | None
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._open: set[Any] = set()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._open.discard(request)
+        super().shutdown_request(request)
+
+    def drop(self) -> None:
+        for one in list(self._open):
+            super().shutdown_request(one)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of clients that went away: that is what some tests are about."""
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+    timeout = 30
+
+    def setup(self) -> None:
+        super().setup()
+        self.request.do_handshake()
+
+    def _answer(self) -> None:
+        content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        call = f"{self.command} {self.path}"
+        if self.server.upstream is None:
+            try:
+                found = self.server.front.recording.give("asked", call)
+            except AssertionError as error:
+                self.server.front.faults.append(str(error))
+                found = {"status": 500, "body": {"kind": "Status", "message": str(error), "status": "Failure"}}
+            status, body = found["status"], found["body"]
+        else:
+            headers = {
+                name: self.headers[name] for name in ("Authorization", "Content-Type", "Accept") if name in self.headers
+            }
+            answer = self.server.upstream.request(self.command, self.path, content=content, headers=headers)
+            status, body = answer.status_code, answer.json()
+            self.server.front.recording.add("asked", call, status, body)
+        sent = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(sent)))
+        self.end_headers()
+        self.wfile.write(sent)
+
+    do_GET = do_PATCH = do_POST = _answer  # noqa: N815  # the names that the library looks for
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
