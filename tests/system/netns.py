@@ -102,13 +102,14 @@ while True:
 def need_namespaces() -> None:
     """Skip the test where no namespaces can be made: it takes root, ip and nft. In CI that is a failure."""
     if in_ci() and os.geteuid() == 0 and not (shutil.which("ip") and shutil.which("nft")):
-        subprocess.run(["apt-get", "install", "-qy", "iproute2", "nftables"], check=True, capture_output=True)
+        subprocess.run(["apt-get", "install", "-qy", "iproute2", "nftables", "procps"], check=True, capture_output=True)
     lacks = [
         what
         for what, there in (
             ("root", os.geteuid() == 0),
             ("ip (apt-get install iproute2)", shutil.which("ip")),
             ("nft (apt-get install nftables)", shutil.which("nft")),
+            ("sysctl (apt-get install procps)", shutil.which("sysctl")),
             ("/dev/net/tun", Path("/dev/net/tun").exists()),
         )
         if not there
