@@ -1,12 +1,13 @@
-# What a developer can do. Everything happens in .venv, which this file makes; nothing needs root.
+# What a developer can do. Everything happens in .venv, which this file makes; nothing but `test-kubernetes` needs root.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null)
+KUBERNETES ?= $(HOME)/.cache/guideway/kubernetes
 
-.PHONY: help demo demo-model test fuzz lint fmt bench clean
+.PHONY: help demo demo-model test test-kubernetes fuzz lint fmt bench clean
 
 help: ## list what can be done here
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -57,6 +58,12 @@ demo-model: $(VENV)/.model ## let a small model write programs, with the grammar
 
 test: $(VENV)/.dev lint ## install what the tests need, check the code, run every test
 	$(BIN)/python -m pytest
+
+test-kubernetes: $(VENV)/.dev ## the tests of Kubernetes on a real API server, not on recorded answers; it is built once
+ifndef GUIDEWAY_TEST_KUBECONFIG
+	sh tests/system/kubernetes/build.sh $(KUBERNETES)
+endif
+	GUIDEWAY_KUBERNETES=$(KUBERNETES) $(BIN)/python -m pytest tests/system/kubernetes
 
 fuzz: $(VENV)/.dev ## walk over the engines' masks twenty times as often as the tests do, each time otherwise
 	@export GUIDEWAY_WALKS=$${GUIDEWAY_WALKS:-100000} GUIDEWAY_SEED=$${GUIDEWAY_SEED:-$$RANDOM}; \

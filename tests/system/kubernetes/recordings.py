@@ -23,7 +23,7 @@ class Recording:
 
     def __init__(self, content: list[dict[str, Any]] | None = None) -> None:
         self.content = content or []
-        self._at = 0  # what comes before has happened
+        self._at = self._mark = 0  # what comes before has happened
         self._given: dict[str, int] = {}
         self._lock = threading.Lock()
 
@@ -37,9 +37,13 @@ class Recording:
         file.parent.mkdir(exist_ok=True)
         file.write_text(json.dumps(self.content, indent=1, sort_keys=True) + "\n")
 
+    def mark(self) -> None:
+        """Remember how far this is, for ``rewind``."""
+        self._mark = self._at
+
     def rewind(self) -> None:
-        """Begin again."""
-        self._at, self._given = 0, {}
+        """Give again what came after the mark."""
+        self._at, self._given = self._mark, {}
 
     def add(self, kind: str, call: str, status: int, body: Any) -> None:
         """Note what was asked (``asked``) or done (``did``), and the answer."""

@@ -50,6 +50,11 @@ class World:
         self._admin = admin
         self._made: list[ServiceDriver] = []
 
+    @property
+    def is_recorded(self) -> bool:
+        """Whether answers are recorded ones."""
+        return self._admin is None
+
     # ---- what the cluster is asked to do, without the product
 
     def ask(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Any:
