@@ -12,7 +12,6 @@ from typing import Final, TypeVar
 
 import anyio
 import httpx2
-import msgspec
 from lightkube import ApiError, AsyncClient
 from lightkube.config.kubeconfig import SingleConfig
 from lightkube.config.models import Cluster as Server
@@ -115,14 +114,16 @@ class Cluster:
             if status == 401:  # the kubeconfig may have another token or certificate by now
                 self._forget(client)
             raise Refusal(status, (error.status.message or "") if isinstance(error, ApiError) else "") from None
-        except (httpx2.TransportError, OSError) as error:
+        except httpx2.LocalProtocolError:  # whose text has the token in it
+            raise Fault(Reason.UNREACHABLE, "its token has characters in it that no token has") from None
+        except httpx2.TransportError as error:
             self._forget(client)
             raise _unreachable(error) from error
-        except (_TooLongError, msgspec.MsgspecError, httpx2.HTTPError, ValueError) as error:
-            raise Fault(Reason.UNKNOWN, "what answers does not speak as an API server does") from error
-        except ConfigError as error:
+        except (ConfigError, OSError, UnicodeError):
             self._forget(client)
-            raise Fault(Reason.UNREACHABLE, "the file of the token does not exist") from error
+            raise Fault(Reason.UNREACHABLE, "the file of its token cannot be read") from None
+        except Exception as error:  # whatever the library makes of what it read
+            raise Fault(Reason.UNKNOWN, "what answers does not speak as an API server does") from error
 
     async def leave(self, member: object) -> None:
         """Be a member no more."""

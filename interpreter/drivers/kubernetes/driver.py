@@ -28,7 +28,7 @@ from guideway.interpreter.drivers.kubernetes.rights import VERBS, fault_of, role
 from guideway.interpreter.drivers.kubernetes.workload import KINDS, RESTARTED_AT, WORDS, Selector, Workload
 from guideway.interpreter.results import Reason, State
 
-_FIRST_PAUSE, _LONGEST_PAUSE, _PAUSE_GROWTH = 0.05, 0.5, 1.5
+_FIRST_PAUSE, _LONGEST_PAUSE, _PAUSE_GROWTH = 0.05, 0.25, 1.5
 
 #: How long an API server may be silent during a rollout, which goes on without it.
 SILENCE_SECONDS: Final = 10.0

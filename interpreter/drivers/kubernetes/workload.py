@@ -66,7 +66,7 @@ class Workload:
     def of(cls, said: Deployment | StatefulSet | DaemonSet) -> "Workload":
         """Return the workload of its object, as the library hands it out. Raises ``Fault``."""
         meta = said.metadata
-        if meta is None or not meta.uid or meta.generation is None or said.spec is None:
+        if meta is None or not meta.uid or meta.generation is None:
             raise Fault(Reason.UNKNOWN, "what answers does not speak as an API server does")
         match said:
             case Deployment():
@@ -151,7 +151,6 @@ _NO_NODE: Final = "no node of the cluster is one that it is for"
 
 def _deployment(said: Deployment, meta: ObjectMeta) -> Workload:
     spec, status = said.spec, said.status
-    assert spec is not None  # noqa: S101  # Workload.of has looked; the models call it optional
     conditions = (status and status.conditions) or []
     progress = next((one for one in conditions if one.type == "Progressing"), None)
     return Workload(
@@ -181,7 +180,6 @@ def _deployment(said: Deployment, meta: ObjectMeta) -> Workload:
 
 def _stateful_set(said: StatefulSet, meta: ObjectMeta) -> Workload:
     spec, status = said.spec, said.status
-    assert spec is not None  # noqa: S101
     strategy = spec.updateStrategy
     partition = (strategy and strategy.rollingUpdate and strategy.rollingUpdate.partition) or 0
     keeps = None
@@ -212,7 +210,6 @@ def _stateful_set(said: StatefulSet, meta: ObjectMeta) -> Workload:
 
 def _daemon_set(said: DaemonSet, meta: ObjectMeta) -> Workload:
     spec, status = said.spec, said.status
-    assert spec is not None  # noqa: S101
     on_delete = spec.updateStrategy is not None and spec.updateStrategy.type == "OnDelete"
     updated = (status and status.updatedNumberScheduled) or 0
     return Workload(

@@ -29,6 +29,7 @@ class ControlPlane:
         self._programs = programs
         self.folder = Path(tempfile.mkdtemp(prefix="gw-", dir="/tmp"))
         self._authority = Authority(self.folder)
+        self.authority = self._authority.file
         self._pair = self._authority.server()
         self._keys = self._authority.client("accounts")
         self._etcd, self._peers, self._port = (_free_port() for _ in range(3))
