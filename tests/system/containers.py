@@ -16,7 +16,7 @@ def _shell(script: str, **settings: Any) -> dict[str, Any]:
 
 def _checked(script: str, seconds: float = 0.1, **settings: Any) -> dict[str, Any]:
     """Return the settings of a health check that is unhealthy at its first failure."""
-    check = {"Test": ["CMD", "sh", "-c", script], "Interval": int(seconds * _SECOND), "Retries": 1}
+    check = {"Test": ["CMD-SHELL", script], "Interval": int(seconds * _SECOND), "Retries": 1}
     return {"Healthcheck": {**check, **settings}}
 
 

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tarfile
@@ -39,7 +40,7 @@ _ENTER: Final = (
 mount -t tmpfs tmpfs /run
 mount -t tmpfs tmpfs /dev/shm
 mkdir -p /run/docker/plugins
-[ -z "$PLUGIN" ] || echo "unix://$PLUGIN" >/run/docker/plugins/gw.spec
+[ -z "$PLUGIN" ] || ln -s "$PLUGIN" /run/docker/plugins/gw.sock
 [ "$1" = dockerd ] || ! mountpoint -q /sys/fs/cgroup/unified || umount /sys/fs/cgroup/unified
 "$@" &
 wait""",
@@ -117,6 +118,7 @@ class Engine:
                 stdout=out,
                 stderr=out,
                 start_new_session=True,
+                cwd=self.folder,  # where Podman's monitor notes that a container ran out of memory
                 env={**os.environ, **plugin, **conf},
             )
         wait_for(self._answers, f"{self.kind} to answer", (self.folder / "out").read_text)
@@ -165,6 +167,12 @@ class Engine:
         """Stop a container."""
         self.ask("POST", f"/containers/{name}/stop?t=5")
 
+    def kill(self, name: str) -> None:
+        """Kill a container's main process. Podman has no request for that while it stops one."""
+        assert self.box is not None
+        inside = ["nsenter", "--pid", "--mount", "--target", str(_children(self.box.pid)[0])]
+        subprocess.run([*inside, "sh", "-c", f"kill -9 {self.inspect(name)['State']['Pid']}"], check=True)
+
     def wait_until(self, name: str, *states: str) -> None:
         """Wait until a container is in one of some states, in the engine's words."""
         wait_for(lambda: self.state(name) in states, f"{name} to be {states}", lambda: str(self.inspect(name)["State"]))
@@ -189,19 +197,18 @@ class Engine:
 
     def connections(self) -> int:
         """Return how many connections the engine has open."""
-        assert self.box is not None
-        inside = _children(self.box.pid)[0]
-        lines = Path(f"/proc/{inside}/net/unix").read_text().splitlines()
+        lines = Path("/proc/net/unix").read_text().splitlines()
         return sum(line.endswith(f" {self.socket}") and line.split()[5] == "03" for line in lines)
 
-    def process(self) -> int:
-        """Return the engine's process id, as this machine counts."""
+    def freeze(self, stop: bool) -> None:
+        """Stop the engine where it stands, and not its containers, or let it go on."""
         assert self.box is not None
-        return _children(_children(self.box.pid)[0])[0]
+        (engine, *_) = _children(_children(self.box.pid)[0])
+        os.kill(engine, signal.SIGSTOP if stop else signal.SIGCONT)
 
     def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """Return the engine's answer, None where nothing was to be done. Raises ``OSError`` for a refusal."""
-        status, answer = self._ask(method, f"/v1.41{path}", body and json.dumps(body).encode())
+        status, answer = self._ask(method, f"/v1.41{path}", None if body is None else json.dumps(body).encode())
         if status >= 400:
             raise OSError(f"{method} {path}: {status} {answer!r}")
         return None if status == 304 else json.loads(answer or b"{}")

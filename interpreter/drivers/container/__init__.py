@@ -12,7 +12,7 @@ from pydantic import AfterValidator
 
 from guideway.interpreter.drivers.base import DriverOptions, ServiceDriver, SocketPath
 from guideway.interpreter.drivers.container.driver import ContainerDriver
-from guideway.interpreter.drivers.container.engine import Engine
+from guideway.interpreter.drivers.container.engine import engine_at
 
 #: Docker's. Nothing is guessed and no environment variable is read: what is restarted is what the configuration says.
 USUAL_SOCKET = Path("/run/docker.sock")
@@ -35,4 +35,4 @@ class ContainerOptions(DriverOptions):
 
     def build(self) -> ServiceDriver:
         """Make the driver."""
-        return ContainerDriver(self.container, Engine(self.socket))
+        return ContainerDriver(self.container, engine_at(self.socket))

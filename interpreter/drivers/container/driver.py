@@ -33,6 +33,7 @@ class ContainerDriver:
     def __init__(self, name: str, engine: Engine) -> None:
         self._name = name
         self._engine = engine
+        self._turn = engine.turn(name)
 
     async def observe(self) -> Observation:
         """Return what the engine says now. Raises ``Fault``."""
@@ -43,12 +44,10 @@ class ContainerDriver:
 
         A container that its restart policy starts over and over never is.
         """
-        before = await self._look()
-        pauses = _pauses()
-        while not await self._replaced(before, enter, end):
-            await anyio.sleep(next(pauses))
+        async with self._turn:
             before = await self._look()
-        return await self._come_up()
+            await self._replace(before, enter, end)
+            return await self._come_up()
 
     async def tail(self) -> str:
         """Return the end of what it wrote, of both streams in their order. Raises ``Fault``."""
@@ -94,8 +93,8 @@ class ContainerDriver:
         """
         return container.id if _HEXADECIMAL.fullmatch(self._name) else self._name
 
-    async def _replaced(self, before: Container, enter: Callable[[Phase], None], end: float) -> bool:
-        """Ask for a restart; return whether that is done, and not another's in its way. Raises ``Fault``."""
+    async def _replace(self, before: Container, enter: Callable[[Phase], None], end: float) -> None:
+        """Ask for a restart, and return when it is done. Raises ``Fault``."""
         if before.is_paused:  # by somebody's wish, and not every engine would restart it
             raise _fault(Reason.START_FAILED, "it is paused: nothing restarts it until it is unpaused", before)
         asked = False
@@ -112,7 +111,7 @@ class ContainerDriver:
         except Refusal as refusal:
             if refusal.reason is Reason.NO_PERMISSION:
                 raise
-            return self._is_to_be_repeated(before, await self._look(), refusal)
+            raise _refused(before, await self._look(), refusal) from None
         except (Lost, anyio.get_cancelled_exc_class()):
             if asked and before.is_up:
                 with bring_back(end):
@@ -120,16 +119,6 @@ class ContainerDriver:
             raise
         if before.is_up:
             enter(Phase.STARTING)
-        return True
-
-    @staticmethod
-    def _is_to_be_repeated(before: Container, now: Container, refusal: Refusal) -> bool:
-        """Return that a refusal is because somebody else stops or restarts it just now. Raises ``Fault`` otherwise."""
-        if now.state is State.STOPPING or (now.is_up and now.identity != before.identity):
-            return True
-        if now.is_up:
-            raise Fault(Reason.UNKNOWN, "the engine could not stop it, and it runs as before", refusal.output)
-        raise Fault(Reason.START_FAILED, "the engine could not start it", refusal.output)
 
     async def _come_up(self) -> Observation:
         """Return what it is once its health, where it has one, is known. Raises ``Fault`` where it ends before."""
@@ -163,6 +152,15 @@ class ContainerDriver:
         except anyio.get_cancelled_exc_class():
             logger.warning("%s: still stopping when the restart was given up; the engine goes on with it", self._name)
             raise
+
+
+def _refused(before: Container, now: Container, refusal: Refusal) -> Fault:
+    """Return what a restart came to that the engine refused, or did not do to its end."""
+    if now.state is State.STOPPING or (now.is_up and now.identity != before.identity):
+        return Fault(Reason.START_FAILED, "somebody else stops or restarts it at the same time", refusal.output)
+    if now.is_up:
+        return Fault(Reason.UNKNOWN, "the engine could not stop it, and it runs as before", refusal.output)
+    return Fault(Reason.START_FAILED, "the engine could not start it", refusal.output)
 
 
 def _fault(reason: Reason, message: str, container: Container) -> Fault:

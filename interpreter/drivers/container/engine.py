@@ -7,11 +7,13 @@ cancelled call can leave nothing half-read behind.
 """
 
 import ssl
+import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+import anyio
 import httpx2
 from pydantic import BaseModel, ValidationError
 
@@ -25,6 +27,9 @@ MOST_RESPONSE_BYTES: Final = 1024 * 1024
 OLDEST, NEWEST = (1, 24), (1, 52)
 
 NOT_AN_ENGINE: Final = "what answers at the socket does not speak as a container engine does"
+
+# What Docker says, with 500, where several ids begin with what is no container's name.
+_AMBIGUOUS: Final = "Multiple IDs found"
 
 _HEADERS: Final = {"User-Agent": "guideway", "Accept-Encoding": "identity", "Connection": "close"}
 
@@ -67,6 +72,11 @@ class Engine:
         self.socket = socket
         self._version: str | None = None
         self._server = ""
+        self._turns: weakref.WeakValueDictionary[str, anyio.Lock] = weakref.WeakValueDictionary()
+
+    def turn(self, container: str) -> anyio.Lock:
+        """Return the lock of a container's restarts: Podman refuses one that comes while it is at another."""
+        return self._turns.setdefault(container, anyio.Lock())
 
     async def call(
         self, method: str, path: str, *, query: Mapping[str, str] | None = None, sent: Callable[[], None] | None = None
@@ -141,6 +151,14 @@ class Engine:
         return ""
 
 
+_ENGINES: weakref.WeakValueDictionary[Path, Engine] = weakref.WeakValueDictionary()
+
+
+def engine_at(socket: Path) -> Engine:
+    """Return the engine at a socket, the same one for everybody."""
+    return _ENGINES.setdefault(socket, Engine(socket))
+
+
 def _refusal(status: int, body: bytes) -> Fault:
     try:
         said = _Said.model_validate_json(body).message
@@ -151,7 +169,7 @@ def _refusal(status: int, body: bytes) -> Fault:
             return Refusal(status, Reason.NO_PERMISSION, "the engine does not let this process do that", said)
         case _ if not said:
             return Fault(Reason.UNKNOWN, f"{NOT_AN_ENGINE}: HTTP {status}")
-        case 404:
+        case _ if status == 404 or _AMBIGUOUS in said:
             return Refusal(status, Reason.NOT_FOUND, "the engine has no container of the configured name", said)
         case _:
             return Refusal(status, Reason.UNKNOWN, f"the engine refused, with HTTP {status}", said)

@@ -53,7 +53,7 @@ class _Health(_Part):
 class _State(_Part):
     status: str = Field(alias="Status")
     started: str = Field(alias="StartedAt")
-    code: int = Field(alias="ExitCode")
+    code: int = Field(alias="ExitCode", ge=-(2**31), lt=2**32)  # Windows counts so far
     error: str = Field(alias="Error")
     out_of_memory: bool = Field(alias="OOMKilled")
     health: _Health | None = Field(None, alias="Health")

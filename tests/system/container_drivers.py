@@ -1,0 +1,52 @@
+"""What the tests of containers share: drivers as a configuration makes them, and a count of what is left."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+from tests.system.engines import Engine
+from tests.system.supervisord import wait_for
+from tests.system.test_supervisord import open_sockets
+
+from guideway.interpreter.drivers import DRIVERS
+from guideway.interpreter.drivers.base import ServiceDriver
+from guideway.interpreter.probes.tcp import TcpProbe
+from guideway.interpreter.service import Service
+
+
+@asynccontextmanager
+async def leaving_nothing(world: Engine) -> AsyncIterator[None]:
+    """See that no task, socket and connection is more than before."""
+    before = len(asyncio.all_tasks()), open_sockets(), world.connections()
+    yield
+    await anyio.lowlevel.checkpoint()  # tasks that are over are gone at the loop's next turn
+    assert (len(asyncio.all_tasks()), open_sockets()) == before[:2]
+    wait_for(lambda: world.connections() <= before[2], "the engine to notice", lambda: str(world.connections()))
+
+
+def driver(world: Engine, name: str) -> ServiceDriver:
+    """Return a driver as a configuration makes it."""
+    return DRIVERS["container"].model_validate({"container": name, "socket": str(world.socket)}).build()
+
+
+def service(world: Engine, name: str, *, settle: float = 0.2, health: TcpProbe | None = None) -> Service:
+    """Return a service as a configuration makes it."""
+    return Service(name, driver(world, name), settle=settle, health=health)
+
+
+@asynccontextmanager
+async def checking(world: Engine, name: str) -> AsyncIterator[None]:
+    """Have a container's health checked again and again, as it is where Podman has systemd's timers."""
+
+    async def check() -> None:
+        while True:
+            await anyio.sleep(0.2)
+            await anyio.to_thread.run_sync(world.check_health, name)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(check)
+        yield
+        tasks.cancel_scope.cancel()
