@@ -105,9 +105,10 @@ class ControlPlane:
             *("--port=0", "--secure-port=0", "--kube-api-qps=200", "--kube-api-burst=400"),
         )
         self._kubelet = Kubelet(self.client())
-        for node in NODES:
-            body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}}
-            self.client().post("/api/v1/nodes", json=body).raise_for_status()
+        with self.client() as client:
+            for node in NODES:
+                body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}}
+                client.post("/api/v1/nodes", json=body).raise_for_status()
         self._kubelet.start()
 
     def client(self) -> httpx2.Client:

@@ -30,6 +30,7 @@ class Recording:
     @classmethod
     def of(cls, file: Path) -> "Recording":
         """Return one from its file."""
+        assert file.exists(), f"nothing is recorded in {file.name}: make test-kubernetes GUIDEWAY_RECORD=1"
         return cls(json.loads(file.read_text()))
 
     def write(self, file: Path) -> None:
