@@ -6,12 +6,15 @@ from typing import Any
 
 import anyio.to_thread
 import pytest
+from tests.system.containers import CONTAINERS
+from tests.system.engines import KINDS, Engine, need_engine
 from tests.system.sshd import Sshd, need_sshd
 from tests.system.supervisord import Supervisord
 from tests.system.systemd import Systemd, need_containers
 from tests.system.units import UNITS
 
 from guideway.interpreter.drivers.base import ServiceDriver
+from guideway.interpreter.drivers.container import ContainerOptions
 from guideway.interpreter.drivers.contract import CHECKS, Stage
 from guideway.interpreter.drivers.memory import Behaviour, MemoryDriver
 from guideway.interpreter.drivers.supervisord import SupervisordOptions
@@ -105,7 +108,39 @@ class OnSystemd:
         )
 
 
-@pytest.fixture(scope="module", params=["memory", "supervisord", "systemd", "supervisord over ssh", "systemd over ssh"])
+class OnEngine:
+    """Containers of a Docker or Podman."""
+
+    def __init__(self, world: Engine) -> None:
+        self._world = world
+
+    async def running(self) -> ServiceDriver:
+        await anyio.to_thread.run_sync(self._world.run, "good")
+        return self._driver("good")
+
+    async def stopped(self) -> ServiceDriver:
+        await anyio.to_thread.run_sync(self._world.run, "good")
+        await anyio.to_thread.run_sync(self._world.stop, "good")
+        return self._driver("good")
+
+    async def dies(self) -> ServiceDriver:
+        return self._driver("dies_later")
+
+    async def unknown(self) -> ServiceDriver | None:
+        return self._driver("unknown")
+
+    async def unreachable(self) -> ServiceDriver:
+        return self._driver("good", socket=str(self._world.folder / "none"))
+
+    def _driver(self, name: str, **options: Any) -> ServiceDriver:
+        given = {"container": name, "socket": str(self._world.socket), **options}
+        return ContainerOptions.model_validate(given).build()
+
+
+_STAGES = ("memory", "supervisord", "systemd", *KINDS, "supervisord over ssh", "systemd over ssh")
+
+
+@pytest.fixture(scope="module", params=_STAGES)
 def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
     manager, _, far = request.param.partition(" over ")
     with ExitStack() as started:
@@ -119,6 +154,10 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
             programs = {"good": ["sleep", "1000"], "dies": ["sh", "-c", "sleep 0.2; exit 3"]}
             # A SIGTERM that comes between fork and exec is lost in supervisord's own handler.
             yield OnSupervisord(started.enter_context(Supervisord(programs, {"good": {"stopwaitsecs": "1"}})), way)
+        elif manager in KINDS:
+            need_engine(manager)
+            containers = {name: CONTAINERS[name] for name in ("good", "dies_later")}
+            yield OnEngine(started.enter_context(Engine(manager, containers)))
         else:
             need_containers()
             units = {name: UNITS[name] for name in ("good.service", "dies_at_once.service")}
