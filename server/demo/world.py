@@ -35,7 +35,7 @@ supervisor.rpcinterface_factory=supervisor.rpcinterface:make_main_rpcinterface
 
 _PROGRAM = """
 [program:{name}]
-command={python} -m guideway.server.demo.processes {arguments}
+command={python} -P -m guideway.server.demo.processes {arguments}
 autostart=false
 autorestart=false
 startsecs=1
@@ -204,7 +204,7 @@ def world() -> Iterator[World]:
     with tempfile.TemporaryDirectory(prefix="guideway-", dir="/tmp") as name:  # made with mode 0700
         folder = Path(name)
         made = _write(folder)
-        command = [sys.executable, "-m", "supervisor.supervisord", "-c", str(folder / "supervisord.conf")]
+        command = [sys.executable, "-P", "-m", "supervisor.supervisord", "-c", str(folder / "supervisord.conf")]
         with (
             made.supervisord_output.open("wb") as output,
             subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True) as process,  # noqa: S603

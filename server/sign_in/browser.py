@@ -64,7 +64,7 @@ def has_browser(environment: Mapping[str, str] = os.environ) -> bool:
 def _open(url: str) -> None:
     """Open a URL in the person's browser: by a process of its own, whose words do not get between ours."""
     subprocess.Popen(  # noqa: S603  # no shell; the URL is https, or http on loopback
-        [sys.executable, "-m", "webbrowser", url],
+        [sys.executable, "-P", "-m", "webbrowser", url],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
