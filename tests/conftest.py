@@ -1,9 +1,33 @@
-"""What every test shares."""
+"""What every test shares, and which tests may run beside each other."""
+
+from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).parent
+
+#: Folders whose tests share what is slow to start or there only once on a machine: each folder's run in one process.
+TOGETHER = (
+    "system",
+    "interop",
+    "engines",
+    "grammar",
+    "attacks/oauth",
+    "server/oauth",
+    "server/sign_in",
+    "server/development_issuer",
+)
 
 
 @pytest.fixture
 def anyio_backend() -> str:
     """Run asynchronous tests on asyncio: it is what the servers and drivers run on."""
     return "asyncio"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put tests into groups, of which several processes (``--numprocesses``) take one after the other."""
+    for item in items:
+        place = item.path.relative_to(ROOT).as_posix()
+        folder = next((folder for folder in TOGETHER if place.startswith(f"{folder}/")), None)
+        item.add_marker(pytest.mark.xdist_group(folder or place))

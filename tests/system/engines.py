@@ -18,17 +18,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-import pytest
+from tests.system.machine import need
 from tests.system.supervisord import wait_for
-from tests.system.systemd import in_ci
 
 KINDS: Final = ("docker", "podman")
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _BUSYBOX = Path("/bin/busybox")
-_NEEDS = {
-    "docker": ("dockerd", ("docker.io", "iptables", "busybox-static")),
-    "podman": ("podman", ("podman", "busybox-static")),
+NEEDS: Final = {
+    "docker": {"dockerd": "docker.io", "iptables": "iptables"},
+    "podman": {"podman": "podman"},
 }
 _APPLETS = ("sh", "sleep", "true", "echo", "test", "touch", "printf", "tail", "head", "tr", "cat", "rm")
 
@@ -55,21 +54,9 @@ events_logger = "file"
 """
 
 
-@cache
 def need_engine(kind: str) -> None:
     """Skip the test where no such engine can be started: it takes root and Debian's packages. In CI it is a failure."""
-    program, packages = _NEEDS[kind]
-    there = shutil.which(program) is not None and _BUSYBOX.exists()
-    if in_ci() and os.geteuid() == 0 and not there:
-        subprocess.run(["apt-get", "update", "-q"], check=True, capture_output=True)
-        install = ["apt-get", "install", "-qy", "--no-install-recommends", *packages]
-        subprocess.run(install, check=True, capture_output=True)
-        there = True
-    lacks = [
-        what for what, has in (("root", os.geteuid() == 0), (f"apt-get install {' '.join(packages)}", there)) if not has
-    ]
-    if lacks:
-        (pytest.fail if in_ci() else pytest.skip)(f"a {kind} for tests needs {', '.join(lacks)}")
+    need(f"a {kind} for tests", NEEDS[kind])
 
 
 class Engine:

@@ -3,7 +3,6 @@
 What is lost is lost by a count and not by chance: every run sees the same packets.
 """
 
-import os
 import shutil
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from types import MappingProxyType, TracebackType
 from typing import Self
 
 import pytest
-from tests.system.systemd import in_ci
+from tests.system.machine import in_ci, need
 
 TCP_PORT, HTTP_PORT = 7, 80
 DELAY_SECONDS = 0.15
@@ -101,21 +100,9 @@ while True:
 
 def need_namespaces() -> None:
     """Skip the test where no namespaces can be made: it takes root, ip and nft. In CI that is a failure."""
-    if in_ci() and os.geteuid() == 0 and not (shutil.which("ip") and shutil.which("nft")):
-        subprocess.run(["apt-get", "install", "-qy", "iproute2", "nftables", "procps"], check=True, capture_output=True)
-    lacks = [
-        what
-        for what, there in (
-            ("root", os.geteuid() == 0),
-            ("ip (apt-get install iproute2)", shutil.which("ip")),
-            ("nft (apt-get install nftables)", shutil.which("nft")),
-            ("sysctl (apt-get install procps)", shutil.which("sysctl")),
-            ("/dev/net/tun", Path("/dev/net/tun").exists()),
-        )
-        if not there
-    ]
-    if lacks:
-        (pytest.fail if in_ci() else pytest.skip)(f"hosts in network namespaces need {', '.join(lacks)}")
+    need("hosts in network namespaces", {"ip": "iproute2", "nft": "nftables", "sysctl": "procps"})
+    if not Path("/dev/net/tun").exists():
+        (pytest.fail if in_ci() else pytest.skip)("hosts in network namespaces need /dev/net/tun")
 
 
 def address(host: str, version: int) -> str:

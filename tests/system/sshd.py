@@ -13,9 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import pytest
+from tests.system.machine import need, program
 from tests.system.supervisord import wait_for
-from tests.system.systemd import in_ci
 
 from guideway.interpreter.drivers.ssh import SshOptions
 from guideway.interpreter.drivers.ways import Way
@@ -39,19 +38,12 @@ ME = pwd.getpwuid(os.geteuid()).pw_name
 
 def need_sshd() -> str:
     """Return the path of sshd; skip the test where there is none. In CI that is a failure."""
-    if in_ci() and os.geteuid() == 0 and _sshd() is None:
-        command = ["apt-get", "install", "-qy", "--no-install-recommends", "openssh-server"]
-        subprocess.run(command, check=True, capture_output=True)
-    found = _sshd()
-    if found is None:
-        (pytest.fail if in_ci() else pytest.skip)("needs an sshd (apt-get install openssh-server)")
+    need("a far machine", {"sshd": "openssh-server"}, root=False)
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # where it parts with its rights
+    found = program("sshd")
+    assert found is not None
     return found
-
-
-def _sshd() -> str | None:
-    return shutil.which("sshd") or shutil.which("/usr/sbin/sshd")
 
 
 class Sshd:

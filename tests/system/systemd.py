@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import pytest
+from tests.system.machine import need
 from tests.system.supervisord import wait_for
 
 _BOX = """\
@@ -34,26 +34,9 @@ _UNWANTED = (
 )
 
 
-def in_ci() -> bool:
-    """Whether what is missing is a failure and not a reason to skip."""
-    return os.environ.get("CI") == "true"
-
-
 def need_containers() -> None:
     """Skip the test where no systemd can be started: it takes root and systemd-nspawn. In CI that is a failure."""
-    if in_ci() and os.geteuid() == 0 and shutil.which("systemd-nspawn") is None:
-        subprocess.run(["apt-get", "install", "-qy", "systemd-container", "polkitd"], check=True, capture_output=True)
-    lacks = [
-        what
-        for what, there in (
-            ("root", os.geteuid() == 0),
-            ("systemd-nspawn (apt-get install systemd-container)", shutil.which("systemd-nspawn")),
-            ("busctl", shutil.which("busctl")),
-        )
-        if not there
-    ]
-    if lacks:
-        (pytest.fail if in_ci() else pytest.skip)(f"a systemd for tests needs {', '.join(lacks)}")
+    need("a systemd for tests", {"systemd-nspawn": "systemd-container", "busctl": "systemd"})
 
 
 class Systemd:

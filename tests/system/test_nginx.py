@@ -3,9 +3,7 @@
 import contextlib
 import ipaddress
 import logging
-import os
 import re
-import shutil
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
@@ -21,6 +19,7 @@ from tests.server.certificates import Authority, Pair
 from tests.server.oauth.issuer import Issuer
 from tests.server.oauth.serving import Proving, bound, serving, token
 from tests.server.world import Era, World
+from tests.system.machine import need, program
 from tests.system.supervisord import wait_for
 
 from guideway.server.tool import TOOL_NAME
@@ -48,12 +47,10 @@ http {{
 
 @pytest.fixture(scope="module")
 def nginx() -> str:
-    """Return the program. A machine without it skips, and fails in CI: `apt-get install nginx-light`."""
-    found = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
-    if found is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("nginx is missing")
-        pytest.skip("nginx is missing")
+    """Return the program. A machine without it skips; in CI it is installed."""
+    need("a reverse proxy", {"nginx": "nginx-light"}, root=False)
+    found = program("nginx")
+    assert found is not None
     return found
 
 

@@ -1,11 +1,11 @@
 """Who may restart a unit, who may not, and what would let them: with polkit and without."""
 
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.system.systemd import Systemd, in_ci, need_containers
+from tests.system.machine import need
+from tests.system.systemd import Systemd, need_containers
 from tests.system.systemd_drivers import GUEST, as_guest, driver_of_guest, leaving_nothing, service
 from tests.system.test_supervisord import restart_fails
 from tests.system.units import UNITS
@@ -85,8 +85,7 @@ async def test_the_inventory_says_what_may_not_be_restarted_and_what_would_allow
 
 async def test_the_rule_that_is_named_lets_its_user_restart_its_unit_and_nothing_else() -> None:
     need_containers()
-    if shutil.which("polkitd", path="/usr/lib/polkit-1:/usr/libexec") is None:
-        (pytest.fail if in_ci() else pytest.skip)("needs polkit: apt-get install polkitd")
+    need("who may restart what", {"polkitd": "polkitd"})
     names = ("good.service", "other.service", "limited.service")
     units = {name: UNITS[name] for name in names}
     rules = "\n".join(polkit_rule(unit, "nobody") for unit in ("good.service", "limited.service"))
