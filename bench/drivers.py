@@ -2,7 +2,9 @@
 
 systemd: a dbus-fast client that asks for the same properties, and for the same job and then for the properties again,
 since a job that is done is no answer; and `systemctl`, which runs in the container beside it, and whose restart does
-not look. supervisord: its own XML-RPC client. All in turns, against services that start at once. Medians.
+not look. supervisord: its own XML-RPC client. Docker and Podman: the standard library's HTTP client, one connection a
+request as `curl` has, which looks after a restart too; and the `docker` command, whose restart does not. All in turns,
+against services that start at once. Medians.
 """
 
 import contextlib
@@ -19,6 +21,8 @@ import anyio
 from dbus_fast import Message, MessageType
 from dbus_fast.aio import MessageBus
 from supervisor.xmlrpc import SupervisorTransport
+from tests.system.engines import KINDS, NEEDS, Engine
+from tests.system.machine import program
 from tests.system.supervisord import Supervisord
 from tests.system.systemd import Systemd
 
@@ -41,6 +45,14 @@ def main() -> list[Figure]:
     with Supervisord({"good": ["sleep", "1000"]}) as supervisord:
         supervisord.run("good")
         figures += anyio.run(on_supervisord, supervisord)
+    for kind in KINDS:
+        if os.geteuid() != 0 or not all(map(program, NEEDS[kind])):
+            figures.append(Figure(kind, f"needs root, {', '.join(NEEDS[kind])}"))
+            continue
+        with Engine(kind, {"quick": {"Cmd": ["sleep", "100000"], "StopTimeout": 0}}) as engine:
+            engine.run("quick")
+            figures += anyio.run(on_engine, engine)
+            figures += by_docker(engine)
     if os.geteuid() != 0 or shutil.which("systemd-nspawn") is None:
         return [*figures, Figure("systemd", "needs root and systemd-nspawn")]
     with Systemd(UNITS) as systemd:
@@ -84,6 +96,42 @@ async def on_systemd(world: Systemd) -> list[Figure]:
     figures += await compare("systemd: restart", RESTARTS, plain.restart, restarting(driver))
     plain.bus.disconnect()
     await driver.close()
+    return figures
+
+
+async def on_engine(world: Engine) -> list[Figure]:
+    """Return the figures of containers of an engine."""
+    driver = DRIVERS["container"].model_validate({"container": "quick", "socket": str(world.socket)}).build()
+
+    async def status() -> object:
+        return world.inspect("quick")
+
+    async def restart() -> object:
+        world.ask("POST", "/containers/quick/restart?t=0")
+        return world.inspect("quick")
+
+    figures = await compare(f"{world.kind}: status", STATUSES, status, driver.observe)
+    figures += await compare(f"{world.kind}: restart", RESTARTS, restart, restarting(driver))
+    await driver.close()
+    return figures
+
+
+def by_docker(world: Engine) -> list[Figure]:
+    """Return what the command takes, one process a call."""
+    figures = []
+    for what, runs, words in (
+        ("status", STATUSES // 10, ("inspect", "quick")),
+        ("restart", RESTARTS // 2, ("restart", "quick")),
+    ):
+        command = ["docker", "--host", f"unix://{world.socket}", *words]
+        if shutil.which("docker") is None:
+            return []
+        spent = []
+        for _ in range(runs):
+            since = perf_counter()
+            subprocess.run(command, check=True, capture_output=True)
+            spent.append(perf_counter() - since)
+        figures.append(Figure(f"{world.kind}: {what}: docker {words[0]}", f"{median(spent) * 1000:.2f} ms"))
     return figures
 
 

@@ -27,6 +27,7 @@ IGNORES = ("sleep", "100000")
 CONTAINERS: dict[str, dict[str, Any]] = {
     "good": _shell(_SERVES),
     "other": _shell(_SERVES),
+    "quick": _container(*IGNORES, StopTimeout=0),  # killed at once
     "never": _shell(_SERVES),
     "terminated": _shell(_SERVES.replace("exit 0", "exit 143")),
     "removed": _shell(_SERVES, HostConfig={"AutoRemove": True}),

@@ -53,7 +53,7 @@ def test_a_question_leaves_nothing(engine: Engine, what: str) -> None:
 
 def test_a_restart_leaves_the_service_up(engine: Engine) -> None:
     async def is_up() -> None:
-        assert (await driver(engine, "good").observe()).state is State.RUNNING
+        assert (await driver(engine, "quick").observe()).state is State.RUNNING
 
-    engine.run("good")
-    assert at_each_point(engine, "good", lambda one: one.restart(lambda _: None, soon(30)), is_up) > 8
+    engine.run("quick")
+    assert at_each_point(engine, "quick", lambda one: one.restart(lambda _: None, soon(30)), is_up) > 8
