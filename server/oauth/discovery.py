@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from guideway.server.oauth.issuer_http import IssuerHttp, NoAnswer, Unreachable
+from guideway.server.oauth.issuer_http import IssuerHttp, NoAnswer, Silent
 from guideway.server.sections import IssuerSection, is_loopback
 
 
@@ -26,7 +26,7 @@ async def discover(http: IssuerHttp, section: IssuerSection) -> dict[str, Any]:
     for url in urls:
         try:
             metadata = await http.get(url)
-        except Unreachable:
+        except Silent:
             raise
         except NoAnswer as answer:
             problem = NoAnswer(f"no metadata: {answer}")

@@ -4,11 +4,13 @@ No redirect is followed, no proxy is taken from the environment, no cookie is ke
 is read as JSON or not at all, and nothing of it goes into an error or a log.
 """
 
+import errno
 import logging
 import math
+import socket
 import ssl
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +27,10 @@ logger = logging.getLogger(__name__)
 MOST_BYTES: Final = 512 * 1024
 """A longer answer is not read."""
 
-_AT_ONCE: Final = 10
+_CONNECTING: Final = 0.6
+"""The share of a request's time in which there must be a connection: else there is none to be had."""
+
+_OURS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 _QUIET_SECONDS: Final = 60.0
 _HEADERS: Final = {"User-Agent": "guideway", "Accept": "application/json", "Accept-Encoding": "identity"}
 
@@ -34,8 +39,14 @@ class NoAnswer(Exception):  # noqa: N818  # it is what came of asking
     """An issuer did not give what it was asked for. The message is one of a few fixed ones."""
 
 
-class Unreachable(NoAnswer):
+class Silent(NoAnswer):
     """It did not answer at all: asking for something else now would be in vain too."""
+
+
+class Unreachable(Silent):
+    """There was no connection to it, and not because this server was short of anything. No question can bring that
+    about, as one can that keeps an issuer busy.
+    """
 
 
 @cache
@@ -64,9 +75,9 @@ class IssuerHttp:
     """A client for one issuer. ``seconds`` bounds each request from its start to its last byte."""
 
     def __init__(self, tls: ssl.SSLContext, seconds: float) -> None:
-        self._client = httpx2.AsyncClient(verify=tls, trust_env=False, timeout=None, follow_redirects=False)
+        timeout = httpx2.Timeout(None, connect=seconds * _CONNECTING)
+        self._client = httpx2.AsyncClient(verify=tls, trust_env=False, timeout=timeout, follow_redirects=False)
         self._seconds = seconds
-        self._turns = anyio.Semaphore(_AT_ONCE)
 
     async def aclose(self) -> None:
         """Close its connections."""
@@ -83,14 +94,17 @@ class IssuerHttp:
     async def _ask(
         self, method: str, url: str, headers: Mapping[str, str], form: Mapping[str, str] | None
     ) -> dict[str, Any]:
-        async with self._turns:  # waiting for a turn is not the issuer's time
-            try:
-                with anyio.fail_after(self._seconds):
-                    body = await self._body(method, url, headers, form)
-            except TimeoutError:
-                raise Unreachable("it did not answer in time") from None
-            except (httpx2.HTTPError, httpx2.InvalidURL, OSError):
-                raise Unreachable("it cannot be reached") from None
+        try:
+            with anyio.fail_after(self._seconds):
+                body = await self._body(method, url, headers, form)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            if any(_is_ours(cause) for cause in _causes(error)):
+                raise NoAnswer("this server has no connection left for it") from None
+            raise Unreachable("it cannot be reached") from None
+        except TimeoutError:
+            raise Silent("it did not answer in time") from None
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError):
+            raise NoAnswer("its answer broke off") from None
         try:
             return read_object(body)
         except ValueError:
@@ -108,6 +122,22 @@ class IssuerHttp:
             return bytes(body)
 
 
+def _is_ours(error: BaseException) -> bool:
+    """Say whether a connection failed for want of something here: whoever opens many to this server can cause that."""
+    if isinstance(error, socket.gaierror):
+        return error.errno in (socket.EAI_MEMORY, socket.EAI_SYSTEM)
+    return isinstance(error, OSError) and error.errno in _OURS
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Give an error and all that led to it."""
+    yield error
+    for inner in error.exceptions if isinstance(error, BaseExceptionGroup) else ():
+        yield from _causes(inner)
+    if (cause := error.__cause__ or error.__context__) is not None:
+        yield from _causes(cause)
+
+
 class Outage:
     """Whether an issuer answers. While it does not, it is asked once a ``gap`` (seconds), and the log says so once."""
 
@@ -116,11 +146,17 @@ class Outage:
         self._gap = gap
         self._ticks = ticks
         self._again: float | None = None
+        self._why: NoAnswer | None = None
         self._quiet_until = ticks()
+
+    @property
+    def why(self) -> NoAnswer | None:
+        """Why it is to be left alone for now; None where it may be asked."""
+        return self._why if self._again is not None and self._ticks() < self._again else None
 
     def check(self) -> None:
         """Raise ``IssuerUnavailable`` where it did not answer a moment ago."""
-        if self._again is not None and self._ticks() < self._again:
+        if self.why is not None:
             raise self.unavailable()
 
     def unavailable(self) -> IssuerUnavailable:
@@ -132,7 +168,7 @@ class Outage:
         """Note that it did not answer, and is to be left alone for a gap."""
         if self._again is None:
             self.noted(why)
-        self._again = self._ticks() + self._gap
+        self._again, self._why = self._ticks() + self._gap, why
 
     def noted(self, why: NoAnswer) -> None:
         """Note that it did not answer one question; others it may. Whoever asks bad ones must not fill the log."""
@@ -144,5 +180,5 @@ class Outage:
         """Note that it answered."""
         if self._again is not None:
             logger.warning("[issuers.%s] answers again", self._name)
-            self._again = None
+            self._again = self._why = None
             self._quiet_until = self._ticks()

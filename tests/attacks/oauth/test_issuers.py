@@ -4,6 +4,7 @@ The story: whoever can change one answer of an issuer, by a redirect, a poisoned
 be able to let themselves in. Where nobody can say whether a token is good, it is not.
 """
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -288,6 +289,39 @@ def test_a_revoked_token_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
             assert shown(stage, token).status == 401
             inside = wire.in_session(stage.url, token, session, wire.call_bytes())
             assert wire.answer(stage.url, inside).status == 401
+
+
+def test_strangers_cannot_keep_the_issuer_from_being_asked_about_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crowd shows tokens that it made up, and the issuer takes long over each. Who was verified before goes on; and
+    who has had a token revoked gains nothing by being in the crowd.
+    """
+    with opaque(monkeypatch) as (stage, desk), ThreadPoolExecutor(20) as crowd:
+        honest, revoked = forge.secret("opaque-token-of-somebody-honest"), forge.secret("opaque-token-to-be-revoked")
+        desk.active |= {honest: said(stage), revoked: said(stage)}
+        assert {shown(stage, token).status for token in (honest, revoked)} == {200}
+        over, answers = threading.Event(), desk.reply
+
+        def slowly(path: str, body: bytes) -> Reply:
+            if b"token=made-up" in body:
+                over.wait()
+            return answers(path, body)
+
+        monkeypatch.setattr(desk, "reply", slowly)
+        try:
+            strangers = [crowd.submit(shown, stage, forge.secret(f"made-up-token-{number}")) for number in range(20)]
+            while not any(b"token=made-up" in seen for seen in tuple(desk.seen)):
+                time.sleep(0.01)
+            del desk.active[revoked]
+            assert shown(stage, honest).status == 200
+            with stage.untouched():
+                assert shown(stage, revoked).status == 401
+            assert strangers[0].result().status == 503  # in time, and that is no outage for the others
+            assert shown(stage, honest).status == 200
+            with stage.untouched():
+                assert shown(stage, revoked).status in (401, 503)  # it is one of the crowd now
+        finally:
+            over.set()
+        assert {stranger.result().status for stranger in strangers} <= {401, 503}
 
 
 def test_an_opaque_token_cannot_say_more_than_itself(monkeypatch: pytest.MonkeyPatch) -> None:

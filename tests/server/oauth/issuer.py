@@ -112,7 +112,8 @@ class Issuer:
     ``metadata`` (RFC 8414), ``openid``, ``keys``, ``introspection``.
 
     ``metadata``, ``signers`` and ``junk_keys`` are published as they are at the time. ``replies`` has, by the same
-    names, what is answered instead. An endpoint whose name is in ``stuck`` answers when it is taken out. With a
+    names, what is answered instead. An endpoint whose name is in ``stuck``, or about a token that is,
+    answers when it is taken out. With a
     ``certificate`` it speaks TLS; the key is in ``key.pem`` beside it.
     """
 
@@ -263,4 +264,6 @@ class Issuer:
         if request.method != "POST" or scheme != "Basic" or not known:
             return JSONResponse({"error": "invalid_client"}, 401)
         token = (await request.form()).get("token")
+        while token in self.stuck:
+            await anyio.sleep(0.01)
         return JSONResponse(self.opaque_tokens.get(str(token), {"active": False}))

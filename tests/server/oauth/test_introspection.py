@@ -11,7 +11,7 @@ import pytest
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from guideway.dsl.scopes import Scope
-from guideway.server.oauth.introspection import MOST_INACTIVE, read_secret
+from guideway.server.oauth.introspection import MOST_INACTIVE, STRANGERS_AT_ONCE, read_secret
 from guideway.server.sections import IntrospectionSection, TenantSection
 from tests.server.oauth.issuer import CLIENT_SECRET, MISSING, Issuer
 from tests.server.oauth.trusting import Clock, refusal, retry_after, subject, trusting
@@ -148,10 +148,10 @@ async def test_an_issuer_is_asked_about_few_tokens_at_once_and_about_all_in_turn
         issuer.stuck.add("introspection")
         for _ in range(25):
             tasks.start_soon(subject, trusted, issuer.opaque_token())
-        while issuer.requests["introspection"] < 11:
+        while issuer.requests["introspection"] < 1 + STRANGERS_AT_ONCE:
             await anyio.sleep(0.005)
         await anyio.sleep(0.05)
-        assert issuer.requests["introspection"] == 11
+        assert issuer.requests["introspection"] == 1 + STRANGERS_AT_ONCE
         issuer.stuck.clear()
     assert issuer.requests["introspection"] == 26
 
