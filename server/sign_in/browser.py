@@ -14,6 +14,7 @@ import anyio
 
 from guideway.server.sign_in.errors import SignInError
 from guideway.server.sign_in.redirect import Answer, Redirect
+from guideway.server.sign_in.start_page import StartPage
 from guideway.server.stdio import Input
 
 _MINUTES: Final = 10
@@ -26,15 +27,24 @@ class Person:
         self._tell = tell
         self._opens = opens
         self._pastes = pastes and not opens
+        self._page: StartPage | None = None
 
     def send(self, url: str, why: str) -> None:
-        """Say why they are asked and where to go, and go there."""
+        """Say why they are asked and where to go, and go there. ``forget`` is due once the sign-in has ended."""
         self._tell(f"{why}; {'the browser opens' if self._opens else 'open this in a browser'}:")
         self._tell(f"  {url}")
         if self._pastes:
             self._tell("a browser on another machine ends at an address that does not load: paste it here")
         if self._opens:
-            _open(url)
+            self.forget()
+            self._page = StartPage(url)
+            _open(self._page.uri)
+
+    def forget(self) -> None:
+        """Leave nothing of where they were sent."""
+        page, self._page = self._page, None
+        if page is not None:
+            page.remove()
 
     async def answer(self, redirect: Redirect) -> Answer:
         """Wait for what the issuer answers. Raises ``SignInError`` where that takes too long."""
@@ -61,10 +71,10 @@ def has_browser(environment: Mapping[str, str] = os.environ) -> bool:
     return sys.platform == "darwin" or any(environment.get(key) for key in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"))
 
 
-def _open(url: str) -> None:
-    """Open a URL in the person's browser: by a process of its own, whose words do not get between ours."""
-    subprocess.Popen(  # noqa: S603  # no shell; the URL is https, or http on loopback
-        [sys.executable, "-P", "-m", "webbrowser", url],
+def _open(page: str) -> None:
+    """Open a page in the person's browser: by a process of its own, whose words do not get between ours."""
+    subprocess.Popen(  # noqa: S603  # no shell; the URL is that of a file of ours
+        [sys.executable, "-P", "-m", "webbrowser", page],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

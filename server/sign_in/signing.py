@@ -79,6 +79,8 @@ async def sign_in(session: Session, challenge: Challenge, person: Person, wish: 
             redirect.end(worked=True)
         except SignInError as error:  # kept until here, so that it comes in no group
             refused = error
+        finally:
+            person.forget()
     if refused is not None:
         raise refused
     return entry

@@ -1,6 +1,6 @@
 """What stands in for a person with a browser, and a sign-in without any SDK.
 
-As a program it is the browser itself: it opens an address, and what it is sent back to.
+As a program it is the browser itself: it opens the page that it is started with, goes where that leads, and back.
 """
 
 import base64
@@ -11,6 +11,8 @@ from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 import anyio
 import httpx2
+
+from tests.server.sign_in.started import led_to
 
 REDIRECT = "http://127.0.0.1:33418/callback"
 """Where clients are sent back to. Nobody listens there: the browser stops in front of it."""
@@ -72,4 +74,4 @@ async def _open(start: str) -> None:
 
 
 if __name__ == "__main__":
-    anyio.run(_open, sys.argv[1])
+    anyio.run(_open, led_to(sys.argv[1]))

@@ -16,6 +16,7 @@ from tests.interop.oauth.oidc_provider import Provider
 from tests.interop.oauth.processes import environment
 from tests.interop.oauth.stories import BOTH, READ
 
+ROOT = str(Path(__file__).parents[3])
 Shell = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -23,7 +24,7 @@ Shell = Callable[..., subprocess.CompletedProcess[str]]
 def shell(tmp_path: Path) -> Shell:
     """Return a function that types a command in the shell of somebody with a browser."""
     opens = f"{sys.executable} {browser.__file__} %s"
-    variables = environment(HOME=str(tmp_path), BROWSER=opens, GUIDEWAY_TOKENS="file")
+    variables = environment(HOME=str(tmp_path), BROWSER=opens, GUIDEWAY_TOKENS="file", PYTHONPATH=ROOT)
 
     def shell(*words: str, program: str | None = None) -> subprocess.CompletedProcess[str]:
         command = [str(PROGRAM), *words]

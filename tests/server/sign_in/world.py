@@ -59,14 +59,18 @@ restart_seconds = 900
 """
 
 BROWSER = """#!{python}
-\"\"\"A browser that a person uses to sign in: it opens an address, and follows it back to the shell.\"\"\"
+\"\"\"A browser that a person uses to sign in: it opens a page, and follows it on and back to the shell.\"\"\"
 import sys, anyio, httpx2
 sys.path.insert(0, {root!r})
+from tests.server.sign_in.started import led_to
+with open({started!r}, "a") as started:
+    print(*sys.argv[1:], file=started)
+address = led_to(sys.argv[1])
 from tests.server.development_issuer.browser import approve
 with open({visits!r}, "a") as visits:
-    print(sys.argv[1], file=visits)
+    print(address, file=visits)
 scopes = {scopes!r}
-location = anyio.run(lambda: approve(sys.argv[1], {code!r}, {person!r}, scopes=scopes, decision={decision!r}))
+location = anyio.run(lambda: approve(address, {code!r}, {person!r}, scopes=scopes, decision={decision!r}))
 with httpx2.Client(trust_env=False, timeout=30) as http:
     page = http.get(location)
 with open({visits!r}, "a") as visits:
@@ -95,6 +99,11 @@ class Shell:
         path = self.home / "visits"
         return path.read_text().splitlines() if path.exists() else []
 
+    @property
+    def started(self) -> list[str]:
+        """The arguments that the browser was started with, a line for each time."""
+        return (self.home / "started").read_text().splitlines()
+
     def has_browser(self, person: str = "alice", scopes: Sequence[str] | None = None, decision: str = "allow") -> None:
         """Give the person a browser in which they decide; ``scopes`` None leaves ticked what is."""
         program = self.home / "browser"
@@ -103,6 +112,7 @@ class Shell:
                 python=sys.executable,
                 root=str(ROOT),
                 visits=str(self.home / "visits"),
+                started=str(self.home / "started"),
                 code=CODE,
                 person=person,
                 scopes=scopes,
