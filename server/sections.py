@@ -23,6 +23,11 @@ Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 ENDPOINT: Final = "/mcp"
 """Where the endpoint stands."""
 
+_WIDEST_V4: Final = 8
+_WIDEST_V6: Final = 16
+_MAPPED: Final = ipaddress.IPv6Network("::ffff:0:0/96")
+_PRIVATE: Final = (ipaddress.IPv6Network("fc00::/7"), ipaddress.IPv6Network("fe80::/10"))
+
 DEVELOPMENT: Final = "development"
 """The name under which the development issuer is trusted; no other issuer can have it."""
 
@@ -71,9 +76,23 @@ def _network(text: Any) -> Any:
     if not isinstance(text, str):
         raise ValueError("must be an address or a network such as `10.0.0.0/8`")  # noqa: TRY004  # pydantic's way
     try:
-        return ipaddress.ip_network(text)
+        network = ipaddress.ip_network(text)
     except ValueError:
         raise ValueError("must be an address or a network such as `10.0.0.0/8`") from None
+    if _is_too_wide(network):
+        raise ValueError(
+            "cannot be so wide: everybody in it could send tokens in the clear; name the proxies themselves"
+        )
+    return network
+
+
+def _is_too_wide(network: Network) -> bool:
+    """Say whether a network has more of the world in it than anybody's own can have."""
+    if isinstance(network, ipaddress.IPv4Network):
+        return network.prefixlen < _WIDEST_V4
+    if network.subnet_of(_MAPPED):  # IPv4 in the words of IPv6
+        return network.prefixlen - _MAPPED.prefixlen < _WIDEST_V4
+    return network.prefixlen < _WIDEST_V6 and not any(network.subnet_of(private) for private in _PRIVATE)
 
 
 Url = Annotated[str, AfterValidator(_url)]
