@@ -155,7 +155,7 @@ class _Consent:
             return pages.error_page("The form cannot be read")
         step, again = _one(form, "step"), RedirectResponse(f"{_PAGE}?{query}", 303)
         if step == "code":
-            return self._open(_one(form, "code"), f"{_PAGE}?{query}", again)
+            return await self._open(_one(form, "code"), f"{_PAGE}?{query}", again)
         session = self._session(request)
         if session is None:
             return again
@@ -170,11 +170,11 @@ class _Consent:
             return await self._answer(request, query, session.person, allowed)
         return again
 
-    def _open(self, code: str, action: str, again: Response) -> Response:
+    async def _open(self, code: str, action: str, again: Response) -> Response:
         try:
-            cookie = self._sign_in.open(code)
+            cookie = await self._sign_in.open(code)
         except TooManyAttempts as attempts:
-            page = pages.error_page("Too many wrong codes: wait a minute", status=429)
+            page = pages.error_page("That is not the code, and many others were not: wait a moment", status=429)
             page.headers["Retry-After"] = str(attempts.retry_after)
             return page
         if cookie is None:

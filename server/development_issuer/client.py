@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from authlib.oauth2.rfc6749 import ClientMixin
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -22,6 +22,9 @@ DEFAULT_SCOPE: Final = Scope.READ
 
 #: Editors whose private-use scheme is not a domain name in reverse, as RFC 8252, section 7.1, asks.
 _EDITORS: Final = frozenset({"cursor", "vscode", "vscode-insiders", "windsurf"})
+
+#: RFC 6749, sections 4.1.2 and 4.1.2.1; RFC 9207, section 2.
+_ANSWERS: Final = frozenset({"code", "state", "iss", "error", "error_description", "error_uri"})
 _HOST: Final = re.compile(r"([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")  # it goes into a header of a page
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+-]*(\.[a-z0-9+-]+)+")
 
@@ -30,7 +33,8 @@ def check_redirect_uri(uri: str) -> str:
     """Return a redirect URI that a code may be sent to. Raises ``ValueError``.
 
     Allowed are https, http to this machine (RFC 8252, section 7.3), and private-use schemes that are a domain name in
-    reverse (section 7.1). So there is no way to ``javascript:``, ``data:`` or ``file:``.
+    reverse (section 7.1). So there is no way to ``javascript:``, ``data:`` or ``file:``. What an answer says must not
+    stand there already: the client might read that instead.
     """
     if not uri.isascii() or not uri.isprintable() or " " in uri or "\\" in uri:
         raise ValueError("must be printable ASCII without spaces")
@@ -43,6 +47,8 @@ def check_redirect_uri(uri: str) -> str:
             raise ValueError("must be https, or http to a loopback address")
     elif parts.scheme not in _EDITORS and not _SCHEME.fullmatch(parts.scheme):
         raise ValueError("must be https, http to a loopback address, or a scheme such as com.example.app")
+    if not _ANSWERS.isdisjoint(name for name, _ in parse_qsl(parts.query, keep_blank_values=True)):
+        raise ValueError("must be without the parameters that an answer has, such as code and state")
     return uri
 
 

@@ -1,22 +1,30 @@
 """Who sits at the browser: one who knows the sign-in code, which only the terminal shows, and then one of the people.
 
 Cookies do not tell ports apart (RFC 6265, section 8.5): another server on this machine may be sent ours by the
-browser. So a session is short and lives in memory only.
+browser. So a session ends after an hour, and lives in memory only.
+
+Any program on this machine can send codes. The right one always opens, whoever else is guessing: what keeps guesses
+from it is its 80 random bits: a million guesses a second take thousands of millions of years. Wrong ones wait for
+their answer, few at once, so that they cost little.
 """
 
 import hmac
+import math
 import secrets
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
 
-SESSION_SECONDS: Final = 12 * 3600.0
+import anyio
+
+SESSION_SECONDS: Final = 3600.0
 _MOST_SESSIONS: Final = 50
-_MOST_WRONG: Final = 5
-_WRONG_SECONDS: Final = 60.0
+MOST_WRONG: Final = 5
+"""Wrong codes that wait for their answer at once."""
+
+_WRONG_SECONDS: Final = 1.0
 _SIGNS: Final = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"  # no sign that looks like another: 5 bits each
 
 
@@ -43,7 +51,7 @@ class Session:
 
 
 class TooManyAttempts(Exception):  # noqa: N818  # it is an answer, not a fault
-    """No code is looked at for now, not even the right one. ``retry_after`` is in seconds."""
+    """The code is wrong, and so are many others just now. ``retry_after`` is in seconds."""
 
     def __init__(self, retry_after: int) -> None:
         super().__init__("too many wrong codes")
@@ -51,27 +59,39 @@ class TooManyAttempts(Exception):  # noqa: N818  # it is an answer, not a fault
 
 
 class SignIn:
-    """The sessions of one start, and the code that opens them. ``now`` is in seconds, and never goes back."""
+    """The sessions of one start, and the code that opens them. ``now`` is in seconds, and never goes back.
 
-    def __init__(self, code: str, now: Callable[[], float] = time.monotonic) -> None:
+    A wrong code is answered after ``wrong_seconds``.
+    """
+
+    def __init__(
+        self, code: str, now: Callable[[], float] = time.monotonic, *, wrong_seconds: float = _WRONG_SECONDS
+    ) -> None:
         self._code = _bare(code)
         self._now = now
         self._sessions: dict[str, Session] = {}
-        self._wrong: deque[float] = deque(maxlen=_MOST_WRONG)
+        self._wrong_seconds = wrong_seconds
+        self._wrong = 0
 
-    def open(self, code: str) -> str | None:
+    async def open(self, code: str) -> str | None:
         """Return the cookie of a new session, None for a wrong code. Raises ``TooManyAttempts``."""
-        now = self._now()
-        if len(self._wrong) == _MOST_WRONG and now - self._wrong[0] < _WRONG_SECONDS:
-            raise TooManyAttempts(int(_WRONG_SECONDS - (now - self._wrong[0])) + 1)
         if not hmac.compare_digest(_bare(code).encode(), self._code.encode()):
-            self._wrong.append(now)
+            await self._hold_up()
             return None
         while len(self._sessions) >= _MOST_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
         cookie = secrets.token_urlsafe(32)
-        self._sessions[cookie] = Session(now + SESSION_SECONDS)
+        self._sessions[cookie] = Session(self._now() + SESSION_SECONDS)
         return cookie
+
+    async def _hold_up(self) -> None:
+        if self._wrong >= MOST_WRONG:
+            raise TooManyAttempts(math.ceil(self._wrong_seconds))
+        self._wrong += 1
+        try:
+            await anyio.sleep(self._wrong_seconds)
+        finally:
+            self._wrong -= 1
 
     def session(self, cookie: str | None) -> Session | None:
         """Return the session of a cookie, None where there is none or it has run out."""

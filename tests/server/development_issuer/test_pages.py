@@ -4,10 +4,11 @@ import re
 from pathlib import Path
 from urllib.parse import urljoin
 
+import anyio
 import httpx2
 import pytest
 
-from guideway.server.development_issuer.sign_in import SESSION_SECONDS, SignIn, TooManyAttempts, new_code
+from guideway.server.development_issuer.sign_in import MOST_WRONG, SESSION_SECONDS, SignIn, TooManyAttempts, new_code
 from tests.server.development_issuer.browser import Browser, Page, parameters
 from tests.server.development_issuer.world import CODE, PEOPLE, READ, REDIRECT, RESOURCE, WRITE, Client, running
 
@@ -235,43 +236,56 @@ class TestSigningIn:
         assert len(codes) == 100
         assert all(re.fullmatch(r"([2-9A-HJ-NP-Z]{4}-){3}[2-9A-HJ-NP-Z]{4}", code) for code in codes)
 
-    def test_a_code_may_be_typed_in_any_case_and_spacing(self) -> None:
-        assert SignIn(CODE).open(" abcdefgh jklm-npqr ") is not None
-        assert SignIn(CODE).open("") is None
-        assert SignIn(CODE).open("ABCD-EFGH-JKLM-NPQ\u211d") is None
+    async def test_a_code_may_be_typed_in_any_case_and_spacing(self) -> None:
+        sign_in = SignIn(CODE, wrong_seconds=0)
+        assert await sign_in.open(" abcdefgh jklm-npqr ") is not None
+        assert await sign_in.open("") is None
+        assert await sign_in.open("ABCD-EFGH-JKLM-NPQ\u211d") is None
 
-    def test_after_five_wrong_codes_not_even_the_right_one_is_looked_at_for_a_minute(self) -> None:
-        now = [0.0]
-        sign_in = SignIn(CODE, lambda: now[0])
-        for _ in range(5):
-            assert sign_in.open("wrong") is None
-            now[0] += 1
-        for code in ("wrong", CODE):
+    async def test_the_right_code_opens_whoever_else_is_guessing(self) -> None:
+        sign_in = SignIn(CODE, wrong_seconds=3_600)
+        async with anyio.create_task_group() as guesses:
+            for _ in range(MOST_WRONG):
+                guesses.start_soon(sign_in.open, "wrong")
+            await anyio.wait_all_tasks_blocked()
             with pytest.raises(TooManyAttempts) as caught:
-                sign_in.open(code)
-            assert caught.value.retry_after == 56
-        now[0] = 60
-        assert sign_in.open("wrong") is None
-        with pytest.raises(TooManyAttempts):
-            sign_in.open(CODE)
-        now[0] = 61
-        assert sign_in.open(CODE) is not None
+                await sign_in.open("wrong")
+            assert caught.value.retry_after == 3_600
+            assert await sign_in.open(CODE) is not None
+            guesses.cancel_scope.cancel()
+        assert await SignIn(CODE).open(CODE) is not None
 
-    def test_a_session_runs_out_and_the_oldest_makes_room(self) -> None:
+    async def test_whoever_gives_up_makes_room_for_another_guess(self) -> None:
+        sign_in = SignIn(CODE, wrong_seconds=3_600)
+        for _ in range(2):
+            async with anyio.create_task_group() as guesses:
+                for _ in range(MOST_WRONG):
+                    guesses.start_soon(sign_in.open, "wrong")
+                await anyio.wait_all_tasks_blocked()
+                guesses.cancel_scope.cancel()
+
+    async def test_a_session_runs_out_and_the_oldest_makes_room(self) -> None:
         now = [0.0]
         sign_in = SignIn(CODE, lambda: now[0])
-        cookies = [sign_in.open(CODE) for _ in range(51)]
+        cookies = [await sign_in.open(CODE) for _ in range(51)]
         assert sign_in.session(cookies[0]) is None
         assert sign_in.session(cookies[1]) is not None
         now[0] = SESSION_SECONDS
         assert sign_in.session(cookies[50]) is None
 
-    async def test_guessing_is_answered_with_a_wait(self, issuer: str) -> None:
+    async def test_guessing_is_answered_with_a_wait_and_locks_nobody_out(self, issuer: str) -> None:
         async with Browser() as browser:
-            answers = [
-                await browser.http.post(f"{issuer}/authorize", data={"step": "code", "code": code})
-                for code in ["wrong"] * 5 + [CODE]
-            ]
-        assert [answer.status_code for answer in answers] == [401] * 5 + [429]
-        assert 0 < int(answers[-1].headers["retry-after"]) <= 60
-        assert "set-cookie" not in answers[-1].headers
+            answers = []
+
+            async def guess(code: str) -> None:
+                answers.append(await browser.http.post(f"{issuer}/authorize", data={"step": "code", "code": code}))
+
+            async with anyio.create_task_group() as guesses:
+                for _ in range(3 * MOST_WRONG):
+                    guesses.start_soon(guess, "wrong")
+            refused = [answer for answer in answers if answer.status_code == 429]
+            assert {answer.status_code for answer in answers} == {401, 429}
+            assert {answer.headers["retry-after"] for answer in refused} == {"1"}
+            await guess(CODE)
+        assert (answers[-1].status_code, "set-cookie" in answers[-1].headers) == (303, True)
+        assert not any("set-cookie" in answer.headers for answer in answers[:-1])

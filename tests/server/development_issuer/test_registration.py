@@ -80,6 +80,11 @@ async def test_what_is_not_served_is_replaced_and_no_secret_is_given(client: Cli
         "/cb",
         "",
         "https://client.example:99999/cb",
+        "https://client.example/cb?code=mine",
+        "https://client.example/cb?x=1&state=",
+        "https://client.example/cb?iss",
+        "http://127.0.0.1/cb?error=access_denied",
+        "com.example.app:/cb?c%6fde=mine",
         "https://client.example/" + "a" * 2048,
     ],
 )
