@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from tests.system.machine import need, program
+from tests.system.machine import need
 from tests.system.supervisord import wait_for
 
 KINDS: Final = ("docker", "podman")
@@ -57,11 +57,6 @@ events_logger = "file"
 def need_engine(kind: str) -> None:
     """Skip the test where no such engine can be started: it takes root and Debian's packages. In CI it is a failure."""
     need(f"a {kind} for tests", NEEDS[kind])
-
-
-def is_there(kind: str) -> bool:
-    """Say whether an engine can be started here."""
-    return os.geteuid() == 0 and _BUSYBOX.exists() and all(program(name) for name in _NEEDS[kind])
 
 
 class Engine:
