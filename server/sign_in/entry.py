@@ -9,6 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field
 #: Seconds before its end at which a token is renewed: it must outlive the request that carries it.
 MARGIN: Final = 30.0
 
+#: Seconds that a token may last, and the latest end: what an issuer says beyond a hundred years is no time.
+_LONGEST: Final = 100 * 365 * 86_400
+_LATEST: Final = 253_402_300_799  # the end of the year 9999, up to which a time can be written down
+
 
 class Secrets(BaseModel):
     """The part that is kept from everybody: the tokens, and the client, which an issuer may have given a secret."""
@@ -34,7 +38,7 @@ class Entry(BaseModel):
     resource: str
     metadata: OAuthMetadata
     client_metadata_url: str | None = None
-    expires_at: float | None = None
+    expires_at: float | None = Field(default=None, ge=0, le=_LATEST, allow_inf_nan=False)
     secrets: Secrets | None = Field(default=None, repr=False)
 
     @property
@@ -87,8 +91,12 @@ class Entry(BaseModel):
 
 
 def end_of(tokens: OAuthToken) -> float | None:
-    """Return when an access token that was issued now ends; None where the issuer does not say."""
-    return None if tokens.expires_in is None else time.time() + tokens.expires_in
+    """Return when an access token that was issued now ends; None where the issuer does not say, or says no time.
+
+    One that is said to have ended before it was issued ends now.
+    """
+    seconds = tokens.expires_in
+    return None if seconds is None or seconds > _LONGEST else time.time() + max(seconds, 0)
 
 
 def words(scope: str | None) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 import os
 import ssl
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
@@ -13,6 +13,10 @@ from guideway.server.sign_in.errors import ServerError, SignInError, WrongUsageE
 
 #: Seconds: a server may hold the answer of a call open while its pipeline runs, and says now and then that it does.
 TIMEOUT: Final = httpx2.Timeout(30.0, read=300.0)
+
+#: A longer answer of an issuer, or of a server that refuses, is not read; and a longer one that a call has.
+MOST_BYTES: Final = 1_048_576
+MOST_BYTES_OF_A_CALL: Final = 64 * MOST_BYTES
 
 _NOT_PRIVATE: Final = "`{}` is not https, and tokens travel over plain http on loopback alone"
 _PORTS: Final = {"https": 443, "http": 80}
@@ -79,8 +83,60 @@ def client(server: str, ca_file: str | None = None, auth: httpx2.Auth | None = N
     raises ``ServerError`` from the request: the protocol has no answer for that.
     """
     away = not is_loopback(urlsplit(server).hostname or "")
-    hooks = {"response": [_require_well]} if auth is not None else {}
-    return httpx2.AsyncClient(auth=auth, verify=trusted(ca_file), timeout=TIMEOUT, trust_env=away, event_hooks=hooks)
+    hooks = [_calls_bounded, _require_well] if auth is not None else [_bounded]
+    return httpx2.AsyncClient(
+        auth=auth,
+        verify=trusted(ca_file),
+        timeout=TIMEOUT,
+        trust_env=away,
+        headers={"Accept-Encoding": "identity"},  # what is small must not become large here
+        event_hooks={"response": hooks},
+    )
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """The body of a response, up to a number of bytes. Raises ``ServerError`` from there on."""
+
+    def __init__(self, body: httpx2.AsyncByteStream, host: str, most: int) -> None:
+        self._body = body
+        self._host = host
+        self._most = most
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        read = 0
+        async for part in self._body:
+            read += len(part)
+            if read > self._most:
+                raise ServerError(f"the answer of `{self._host}` is longer than {self._most:,} bytes")
+            yield part
+
+    async def aclose(self) -> None:
+        await self._body.aclose()
+
+
+async def _bounded(response: httpx2.Response) -> None:
+    """Let no more be read of a response than an answer of a sign-in can need. Raises ``ServerError``."""
+    _bound(response, MOST_BYTES)
+
+
+async def _calls_bounded(response: httpx2.Response) -> None:
+    """Let no more be read of the answer of a call than a report can need, and of a refusal what any answer has.
+
+    Of a stream of events the SDK's client bounds each, and the stream lasts as long as its pipeline.
+    """
+    streams = response.headers.get("Content-Type", "").startswith("text/event-stream")
+    if response.status_code >= 400:
+        _bound(response, MOST_BYTES)
+    else:
+        _bound(response, None if streams else MOST_BYTES_OF_A_CALL)
+
+
+def _bound(response: httpx2.Response, most: int | None) -> None:
+    host = theirs(response.url.host)
+    if response.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
+        raise ServerError(f"`{host}` packs its answer, which was not asked for")
+    if most is not None and isinstance(response.stream, httpx2.AsyncByteStream):
+        response.stream = _Bounded(response.stream, host, most)
 
 
 async def _require_well(response: httpx2.Response) -> None:

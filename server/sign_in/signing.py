@@ -141,7 +141,8 @@ class _Attempt:
         """Make the attempt; return what came of it."""
         try:
             await self._drive()
-        except (OAuthTokenError, OAuthRegistrationError):  # whose texts quote the answer
+        except (OAuthTokenError, OAuthRegistrationError, OverflowError):
+            # The texts of the first two quote the answer; the third is of a lifetime that is no number of seconds.
             raise SignInError("the issuer gave an answer that cannot be used") from None
         except OAuthFlowError as error:
             raise SignInError(f"signing in at `{self._session.server}` did not work: {theirs(error)}") from None
