@@ -52,6 +52,7 @@ class Evaluator:
         self._places = places
         self._observe = observe
         self._pipeline_scope = anyio.CancelScope()
+        self._broken_off: str | None = None
 
     async def run(self, seconds: float) -> bool | None:
         """Run the program; return whether it ended ok, or None where ``seconds`` did not suffice.
@@ -155,10 +156,14 @@ class Evaluator:
             return None
         except anyio.get_cancelled_exc_class():
             out_of_time = self._pipeline_scope.cancel_called
-            self._log(begun.step(Outcome.TIMED_OUT if out_of_time else Outcome.CANCELLED))
+            self._log(begun.step(Outcome.TIMED_OUT if out_of_time else Outcome.CANCELLED, message=self._broken_off))
             raise
         self._log(begun.step(Outcome.OK, observation=observation, output=output))
         return state
+
+    def _break_off(self, left: str) -> None:
+        """Keep what a restart that is cancelled leaves of its service: it is the last command of the run."""
+        self._broken_off = left
 
     def _log(self, step: Step) -> None:
         self.steps.append(step)
@@ -183,7 +188,8 @@ class Evaluator:
             case IfRunning():
                 return _found(await self._inventory.services[command.target].settled(self._deadline(command)))
             case Restart():
-                return _found(await self._inventory.services[command.target].restart(self._deadline(command)))
+                service = self._inventory.services[command.target]
+                return _found(await service.restart(self._deadline(command), self._break_off))
             case _:
                 assert_never(command)
 

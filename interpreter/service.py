@@ -6,13 +6,22 @@ restart is watched until an instance that was not there before runs, passes its 
 
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import assert_never
 
 import anyio
 
-from guideway.interpreter.drivers.base import ChecksRights, Fault, Observation, Phase, Probe, ServiceDriver, only_faults
+from guideway.interpreter.drivers.base import (
+    BoundsRestart,
+    ChecksRights,
+    Fault,
+    Observation,
+    Phase,
+    Probe,
+    ServiceDriver,
+    only_faults,
+)
 from guideway.interpreter.results import Reason, State
 
 logger = logging.getLogger(__name__)
@@ -21,6 +30,15 @@ logger = logging.getLogger(__name__)
 RESERVE_SECONDS = 1.0
 _TAIL_SECONDS = 1.0
 _FIRST_PAUSE, _LONGEST_PAUSE, _PAUSE_GROWTH = 0.02, 0.25, 1.5
+
+# What a restart that is cancelled leaves, by what it entered last.
+_LEFT = {
+    Phase.STOPPING: "it may be stopped; its start is asked for as soon as it is",
+    Phase.REPLACING: "its service manager goes on with the restart",
+    Phase.STARTING: "its start was asked for",
+    Phase.BROUGHT_BACK: "its start was asked for",
+    Phase.LEFT_DOWN: "it may be stopped, and nothing starts it again",
+}
 
 _UNSETTLED = frozenset({State.STARTING, State.STOPPING})
 # After these the end of the service's own log says more than its manager does.
@@ -85,16 +103,22 @@ class Service:
             raise _silence(deadline)
         raise Fault(Reason.UNSETTLED, f"after {deadline:g} s it was still {seen.state}", seen.output)
 
-    async def restart(self, deadline: float) -> Observation:
+    async def restart(self, deadline: float, tell: Callable[[str], None] | None = None) -> Observation:
         """Restart, and return once a new instance is seen healthy and stays so.
 
         One restart at a time: others wait for their turn within their own deadline. Raises ``Fault`` at the latest
-        after ``deadline`` seconds; its reason says what was being waited for.
+        after ``deadline`` seconds; its reason says what was being waited for. Where it is cancelled, ``tell`` is told
+        what that leaves of the service.
         """
         end = anyio.current_time() + deadline
+        waiting = _Waiting(anyio.current_time(), Reason.TIMED_OUT, "another restart of it was not over")
         with only_faults(self.name):
             try:
-                return await self._restart(deadline, end)
+                return await self._restart(deadline, end, waiting)
+            except anyio.get_cancelled_exc_class():
+                if tell is not None:
+                    tell(waiting.left)
+                raise
             except Fault as fault:
                 if fault.reason not in _SELF_INFLICTED:
                     raise
@@ -109,12 +133,17 @@ class Service:
         if scope.cancelled_caught:
             raise _silence(deadline)
 
+    async def longest_restart(self, deadline: float = math.inf) -> float | None:
+        """Return the seconds that the service manager lets a restart take, None where it does not say. Raises ``Fault``."""
+        with only_faults(self.name), anyio.move_on_after(deadline):
+            return await self._driver.longest_restart() if isinstance(self._driver, BoundsRestart) else None
+        raise _silence(deadline)
+
     async def close(self) -> None:
         """Give back what the driver holds."""
         await self._driver.close()
 
-    async def _restart(self, deadline: float, end: float) -> Observation:
-        waiting = _Waiting(anyio.current_time(), Reason.TIMED_OUT, "another restart of it was not over")
+    async def _restart(self, deadline: float, end: float, waiting: "_Waiting") -> Observation:
         with anyio.CancelScope(deadline=end - min(RESERVE_SECONDS, deadline / 10)):
             async with self._lock:
                 waiting.on(Reason.TIMED_OUT, "there was no word from the service manager")
@@ -213,11 +242,13 @@ class _Waiting:
     reason: Reason
     message: str
     output: str = ""
+    left: str = "nothing was done to it yet"
 
     def on(self, reason: Reason, message: str, output: str = "") -> None:
         self.reason, self.message, self.output = reason, message, output
 
     def enter(self, phase: Phase) -> None:
+        self.left = _LEFT[phase]
         match phase:
             case Phase.STOPPING:
                 self.on(Reason.STOP_TIMED_OUT, "it had not stopped (if it stops later, nothing starts it again)")
@@ -225,6 +256,10 @@ class _Waiting:
                 self.on(Reason.STOP_TIMED_OUT, "it had not stopped (when it does, its service manager starts it again)")
             case Phase.STARTING:
                 self.on(Reason.START_TIMED_OUT, "it had not started")
+            case Phase.BROUGHT_BACK if self.reason is Reason.STOP_TIMED_OUT:
+                self.message = "it had not stopped (it has since, and its start was asked for)"
+            case Phase.BROUGHT_BACK | Phase.LEFT_DOWN:
+                pass
             case _:
                 assert_never(phase)
 

@@ -69,11 +69,13 @@ class Observation:
 
 
 class Phase(StrEnum):
-    """What a restart is waiting for; at the deadline it decides the reason of the failure."""
+    """What a restart is waiting for, which at the deadline decides the reason of the failure; or how it broke off."""
 
     STOPPING = "stopping"
     REPLACING = "replacing"  # it is being stopped, and its service manager starts it afterwards by itself
     STARTING = "starting"
+    BROUGHT_BACK = "brought back"  # it was broken off, and the start of what it had stopped is asked for
+    LEFT_DOWN = "left down"  # it was broken off, and what it had stopped may stay stopped
 
 
 #: More than supervisord waits by default before it kills what does not stop (``stopwaitsecs``, 10 s).
@@ -123,6 +125,15 @@ class ChecksRights(Protocol):
 
         Raises ``Fault``: ``no_permission``, with what to grant in its message, which is for operators.
         """
+        ...
+
+
+@runtime_checkable
+class BoundsRestart(Protocol):
+    """What a driver can say beside, where its service manager has bounds of its own for a restart."""
+
+    async def longest_restart(self) -> float | None:
+        """Return how many seconds the manager lets a restart take, None where that is not known. Raises ``Fault``."""
         ...
 
 

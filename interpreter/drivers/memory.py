@@ -85,8 +85,12 @@ class MemoryDriver:
             await self._takes(self.start_seconds, forever=self.behaviour is Behaviour.NEVER_STARTS)
         except anyio.get_cancelled_exc_class():
             self._call("start")
-            if self._state is State.STOPPING and self.behaviour is not Behaviour.NEVER_STOPS:
-                self._start()
+            if self._state is State.STOPPING and self.behaviour is Behaviour.NEVER_STOPS:
+                enter(Phase.LEFT_DOWN)
+            else:
+                if self._state is State.STOPPING:
+                    self._start()
+                enter(Phase.BROUGHT_BACK)
             self._started()
             raise
         if not self._started():

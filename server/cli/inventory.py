@@ -70,7 +70,7 @@ async def look(config: Config, pipeline: Pipeline) -> list[Finding]:
     async def note(owner: str | None, entry: HostEntry | ServiceEntry, asked: Host | Service, seconds: float) -> None:
         kind = "host" if isinstance(asked, Host) else "service"
         async with room:
-            found = Finding(owner, kind, asked.name, entry.kind, *await _ask(asked, seconds))
+            found = Finding(owner, kind, asked.name, entry.kind, *await _ask(asked, seconds, deadlines.restart))
             findings[owner or "", kind, asked.name] = found
 
     try:
@@ -88,7 +88,7 @@ async def look(config: Config, pipeline: Pipeline) -> list[Finding]:
     return [findings[key] for key in sorted(findings)]
 
 
-async def _ask(asked: Host | Service, seconds: float) -> tuple[str, State | None, Reason | None, str]:
+async def _ask(asked: Host | Service, seconds: float, restart: float) -> tuple[str, State | None, Reason | None, str]:
     try:
         match asked:
             case Host():
@@ -96,18 +96,25 @@ async def _ask(asked: Host | Service, seconds: float) -> tuple[str, State | None
                 return f"answered in {echo.seconds * 1000:.1f} ms", None, None, ""
             case Service():
                 seen = await asked.state(seconds)
-                return await _with_rights(asked, seen, seconds)
+                return await _with_rights(asked, seen, seconds, restart)
     except Fault as fault:
         return fault.message, None, fault.reason, clean(fault.output)
 
 
 async def _with_rights(
-    service: Service, seen: Observation, seconds: float
+    service: Service, seen: Observation, seconds: float, restart: float
 ) -> tuple[str, State | None, Reason | None, str]:
-    """Return what was seen of a service, and what forbids its restart, where programs can name that."""
+    """Return what was seen of a service, and what forbids its restart or makes it fail, where programs can name that.
+
+    ``restart`` is the default of what a restart may take.
+    """
+    found = f"is {seen.state}"
     try:
         if service.restartable:
             await service.check_restart(seconds)
+            longest, given = await service.longest_restart(seconds), service.deadline or restart
+            if longest is not None and longest > given:
+                found += f"; its service manager lets a restart take {longest:g} s, and `restart_seconds` {given:g}"
     except Fault as fault:
         return (
             f"is {seen.state}, and cannot be restarted: {fault.message}",
@@ -115,7 +122,7 @@ async def _with_rights(
             fault.reason,
             clean(fault.output),
         )
-    return f"is {seen.state}", seen.state, None, clean(seen.output)
+    return found, seen.state, None, clean(seen.output)
 
 
 def show(console: Console, finding: Finding) -> None:

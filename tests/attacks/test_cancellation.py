@@ -55,6 +55,9 @@ def test_a_run_in_memory_is_cancelled_at_each_point(behaviour: Behaviour) -> Non
         if cut:
             assert [step.outcome for step in ended].count(Outcome.CANCELLED) <= 1
             assert all(step.outcome is not Outcome.CANCELLED for step in ended[:-1])
+            last = ended[-1]
+            if (last.command, last.outcome) == ("RESTART", Outcome.CANCELLED):
+                assert last.message in {"nothing was done to it yet", "its start was asked for"}
         assert world.services["one"].state in {State.RUNNING, State.STARTING}
         if behaviour is not Behaviour.DIES_AT_ONCE:
             assert world.services["two"].state in {State.RUNNING, State.STARTING, State.DEGRADED}

@@ -299,6 +299,44 @@ async def test_the_phase_at_the_deadline_is_the_reason(phase: Phase, reason: Rea
     assert told in fault.message
 
 
+@pytest.mark.parametrize(
+    ("phases", "told"),
+    [
+        ([], "nothing was done to it yet"),
+        ([Phase.STOPPING], "it may be stopped; its start is asked for as soon as it is"),
+        ([Phase.REPLACING], "its service manager goes on with the restart"),
+        ([Phase.STOPPING, Phase.STARTING], "its start was asked for"),
+        ([Phase.STOPPING, Phase.LEFT_DOWN, Phase.BROUGHT_BACK], "its start was asked for"),
+        ([Phase.STOPPING, Phase.LEFT_DOWN], "it may be stopped, and nothing starts it again"),
+    ],
+)
+async def test_a_restart_that_is_cancelled_tells_what_it_leaves(phases: list[Phase], told: str) -> None:
+    class Stuck(MemoryDriver):
+        async def restart(self, enter: Callable[[Phase], None], end: float) -> None:  # noqa: ARG002
+            for phase in phases:
+                enter(phase)
+            await anyio.sleep_forever()
+
+    heard: list[str] = []
+    with anyio.move_on_after(0.1):
+        await Service("a", Stuck()).restart(5, heard.append)
+    assert heard == [told]
+
+
+async def test_a_stop_that_came_too_late_is_told_with_the_start_that_was_asked_for() -> None:
+    class Slow(MemoryDriver):
+        async def restart(self, enter: Callable[[Phase], None], end: float) -> None:  # noqa: ARG002
+            enter(Phase.STOPPING)
+            try:
+                await anyio.sleep_forever()
+            finally:
+                enter(Phase.BROUGHT_BACK)
+
+    fault = await fault_of(Service("a", Slow()).restart(0.2))
+    assert fault.reason is Reason.STOP_TIMED_OUT
+    assert "it had not stopped (it has since, and its start was asked for)" in fault.message
+
+
 async def test_the_rights_to_restart_are_asked_for_where_a_driver_can_ask() -> None:
     class Forbidden(MemoryDriver):
         async def check_restart(self) -> None:

@@ -28,6 +28,7 @@ childlogdir={folder}
 [unix_http_server]
 file={folder}/s
 chmod=0700
+{asks}
 {inet}
 [rpcinterface:supervisor]
 supervisor.rpcinterface_factory=supervisor.rpcinterface:make_main_rpcinterface
@@ -44,7 +45,7 @@ _DEFAULTS = {"autostart": "false", "autorestart": "false", "startsecs": "0", "st
 
 class Supervisord:
     """A context manager. A program is given by its argument list; ``settings`` are supervisord's own, by program;
-    ``inet`` is the section that opens a TCP port.
+    ``inet`` is the section that opens a TCP port; ``asks`` are the user and the password that the socket asks for.
 
     The client here is supervisor's, not the product's: what the tests know of the world they know from elsewhere.
     """
@@ -55,13 +56,21 @@ class Supervisord:
         settings: Mapping[str, Mapping[str, str]] | None = None,
         *,
         inet: str = "",
+        asks: tuple[str, str] | None = None,
     ) -> None:
         # Not under pytest's folders: a unix socket's path has at most 107 bytes.
         self.folder = Path(tempfile.mkdtemp(prefix="gw-", dir="/tmp"))
         self.socket = self.folder / "s"
         self.server: subprocess.Popen[bytes] | None = None
+        self._user: str | None = asks[0] if asks else None
+        self._password: str | None = asks[1] if asks else None
         # supervisord warns about running as root unless it is told that this is meant.
-        text = _HEAD.format(folder=self.folder, inet=inet, identity="user=root" if os.geteuid() == 0 else "")
+        text = _HEAD.format(
+            folder=self.folder,
+            inet=inet,
+            identity="user=root" if os.geteuid() == 0 else "",
+            asks=f"username={self._user}\npassword={self._password}" if asks else "",
+        )
         for name, arguments in programs.items():
             options = {**_DEFAULTS, **((settings or {}).get(name, {}))}
             command = shlex.join(arguments).replace("%", "%%")
@@ -149,13 +158,23 @@ class Supervisord:
         with self._client() as client:
             client.supervisor.stopProcess(program, wait)
 
+    def shut_down(self) -> None:
+        """Have supervisord end, when all its programs have."""
+        with self._client() as client:
+            client.supervisor.shutdown()
+
+    def reload(self) -> None:
+        """Have supervisord stop all its programs and begin anew, as the same process."""
+        with self._client() as client:
+            client.supervisor.restart()
+
     def wait_until(self, program: str, state: str) -> None:
         """Wait until a program is in a state, in supervisord's words."""
         wait_for(lambda: self.state(program) == state, f"{program} to be {state}", lambda: self.state(program))
 
     @contextlib.contextmanager
     def _client(self) -> Iterator[Any]:
-        transport = SupervisorTransport(None, None, f"unix://{self.socket}")
+        transport = SupervisorTransport(self._user, self._password, f"unix://{self.socket}")
         with xmlrpc.client.ServerProxy("http://localhost", transport) as client:
             yield client
 

@@ -5,16 +5,21 @@ import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
+from tests.interpreter.worlds import OPERATOR
 from tests.system.supervisord import Supervisord, wait_for
 
+from guideway.interpreter.drivers import base
 from guideway.interpreter.drivers.base import Fault, Phase, ServiceDriver
 from guideway.interpreter.drivers.supervisord import SupervisordOptions
+from guideway.interpreter.inventory import Inventory
+from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.probes.tcp import TcpProbe
-from guideway.interpreter.results import Reason, State
+from guideway.interpreter.results import Event, Outcome, Reason, State, Step
 from guideway.interpreter.service import Service
 from guideway.interpreter.untrusted import clean
 
@@ -346,6 +351,37 @@ async def test_a_restart_that_is_given_up_in_a_long_stop_says_so_in_the_log(
     world.wait_until("stubborn", "STOPPED")
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("good", "its start was asked for"), ("stubborn", "it may be stopped, and nothing starts it again")],
+)
+async def test_the_step_of_a_cancelled_restart_says_what_it_leaves(
+    world: Supervisord, monkeypatch: pytest.MonkeyPatch, name: str, told: str
+) -> None:
+    monkeypatch.setattr(base, "BRING_BACK_SECONDS", 0.3)
+    pid = ignoring(world, name) if name == "stubborn" else world.pid(name) or world.run(name)
+    steps: list[Step] = []
+
+    def observe(event: Event) -> None:
+        if isinstance(event, Step):
+            steps.append(event)
+
+    pipeline = Pipeline(Inventory(services=[service(world, name, settle=30)]))
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(pipeline.run, f'RESTART "{name}"', OPERATOR, observe=observe))
+            await anyio.to_thread.run_sync(lambda: wait_for(lambda: _moved(world, name, pid), "the restart to act"))
+            scope.cancel()
+    assert (steps[-1].outcome, steps[-1].message) == (Outcome.CANCELLED, told)
+    if name == "stubborn":
+        os.kill(pid, signal.SIGKILL)
+        world.wait_until("stubborn", "STOPPED")
+
+
+def _moved(world: Supervisord, name: str, pid: int) -> bool:
+    return world.state(name) == "STOPPING" or world.pid(name) not in {0, pid}
+
+
 # ---- supervisord itself
 
 
@@ -423,15 +459,6 @@ async def test_supervisord_on_a_loopback_port() -> None:
         over_tcp = SupervisordOptions(program="one", url=f"http://127.0.0.1:{port}").build()
         assert (await Service("one", over_tcp, settle=0).restart(30)).state is State.RUNNING
         assert world.state("one") == "RUNNING"
-
-
-async def test_supervisord_that_asks_for_a_password() -> None:
-    port = unused_port()
-    section = f"[inet_http_server]\nport=127.0.0.1:{port}\nusername=admin\npassword=secret\n"
-    with Supervisord({}, inet=section):
-        with pytest.raises(Fault) as caught:
-            await SupervisordOptions(program="one", url=f"http://127.0.0.1:{port}").build().observe()
-        assert caught.value.reason is Reason.NO_PERMISSION
 
 
 def soon(seconds: float) -> float:

@@ -73,9 +73,9 @@ class SupervisordDriver:
         except (Unsent, Refused):  # nothing was stopped
             raise
         except Fault as fault:
-            raise await self._broken_off(fault, end) from fault
+            raise await self._broken_off(fault, enter, end) from fault
         except anyio.get_cancelled_exc_class():
-            await self._leave_it_up(end)
+            await self._leave_it_up(enter, end)
             raise
         try:
             # It was being stopped already, perhaps: that is waited for too, because a start in the midst of it is
@@ -87,9 +87,9 @@ class SupervisordDriver:
             # What supervisord itself says of the program holds, and asking once more would not change it.
             if isinstance(fault, Refused) and fault.code != Code.SHUTDOWN_STATE:
                 raise
-            raise await self._broken_off(fault, end) from fault
+            raise await self._broken_off(fault, enter, end) from fault
         except anyio.get_cancelled_exc_class():
-            await self._leave_it_up(end)
+            await self._leave_it_up(enter, end)
             raise
 
     async def tail(self) -> str:
@@ -128,17 +128,18 @@ class SupervisordDriver:
                 return state
             await anyio.sleep(_POLL_SECONDS)
 
-    async def _broken_off(self, fault: Fault, end: float) -> Fault:
+    async def _broken_off(self, fault: Fault, enter: Callable[[Phase], None], end: float) -> Fault:
         """Start what was stopped, and return the fault of a restart that was broken off, with what is known of that."""
-        return Fault(fault.reason, f"{fault.message}; {await self._leave_it_up(end)}", fault.output)
+        return Fault(fault.reason, f"{fault.message}; {await self._leave_it_up(enter, end)}", fault.output)
 
-    async def _leave_it_up(self, end: float) -> str:
+    async def _leave_it_up(self, enter: Callable[[Phase], None], end: float) -> str:
         """Ask for the start of what a restart that was broken off may have stopped; return what came of it.
 
         Nothing here mends the break. A machine or a supervisord that went away for a moment is waited for.
         """
         left = "it was still stopping when the restart was given up, and nothing starts it again"
         waits = False
+        enter(Phase.LEFT_DOWN)
         with bring_back(end):
             while True:
                 try:
@@ -150,6 +151,7 @@ class SupervisordDriver:
                     if not waits:
                         break
                 else:
+                    enter(Phase.BROUGHT_BACK)
                     return "its start was asked for"
                 await anyio.sleep(_AGAIN_SECONDS)
         logger.warning("%s: %s", self._program, left)
@@ -186,7 +188,7 @@ def _went_away(fault: Fault) -> bool:
     match fault:
         case Refused(code=code):
             return code == Code.SHUTDOWN_STATE
-        case Unsent(way_lost=lost):
-            return lost
+        case Unsent(may_pass=may_pass):
+            return may_pass
         case _:
             return isinstance(fault, WayLost)

@@ -92,11 +92,14 @@ class _Silent(Fault):
 
 
 class Unsent(Fault):
-    """The request did not get as far as supervisord; ``way_lost`` says that it is the machine that is not reached."""
+    """The request did not get as far as supervisord.
 
-    def __init__(self, fault: Fault) -> None:
+    ``may_pass``: the machine was not reached, or there is no socket, as while supervisord reloads.
+    """
+
+    def __init__(self, fault: Fault, *, may_pass: bool = False) -> None:
         super().__init__(fault.reason, fault.message, fault.output)
-        self.way_lost = isinstance(fault, WayLost)
+        self.may_pass = may_pass or isinstance(fault, WayLost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +158,9 @@ class Server:
         try:
             return await self._exchange(body, headers, passage.path)
         except _Silent as fault:
-            raise (passage.lost or fault) from fault
+            if (lost := passage.lost) is not None:
+                raise lost from fault
+            raise
         finally:
             with anyio.CancelScope(shield=True):
                 await passage.close()
@@ -176,7 +181,7 @@ class Server:
                     if len(answer) > MOST_RESPONSE_BYTES:
                         raise Fault(Reason.UNKNOWN, f"an answer of more than {MOST_RESPONSE_BYTES} bytes is not read")
         except httpx2.ConnectError as error:
-            raise Unsent(_not_there(error, socket)) from error
+            raise _not_there(error, socket) from error
         except (httpx2.TransportError, OSError) as error:
             fault = unreachable(error, "supervisord")
             raise _Silent(fault.reason, fault.message) from error
@@ -196,8 +201,9 @@ def as_sent(said: object) -> str:
     return said.translate(_ORIGINALS) if isinstance(said, str) else ""
 
 
-def _not_there(error: httpx2.ConnectError, socket: Path | None) -> Fault:
+def _not_there(error: httpx2.ConnectError, socket: Path | None) -> Unsent:
     fault = unreachable(error, "supervisord")
-    # One that ends by itself takes its socket away.
-    killed = socket is not None and any(found.errno == errno.ECONNREFUSED for found in os_errors(error))
-    return Fault(fault.reason, fault.message + (_KILLED if killed else ""))
+    numbers = {found.errno for found in os_errors(error)}
+    if socket is not None and errno.ECONNREFUSED in numbers:  # one that ends by itself takes its socket away
+        return Unsent(Fault(fault.reason, fault.message + _KILLED))
+    return Unsent(fault, may_pass=errno.ENOENT in numbers)
