@@ -16,11 +16,9 @@ from anyio.abc import TaskStatus
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
-from starlette.requests import ClientDisconnect
-from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from guideway.interpreter.drivers.base import BRING_BACK_SECONDS
+from guideway.server.calls import Calls
 from guideway.server.grammar_route import PATH as GRAMMAR
 from guideway.server.grammar_route import grammar_route
 from guideway.server.host_guard import HostGuard
@@ -30,7 +28,9 @@ from guideway.server.oauth.access import Access
 from guideway.server.oauth.gate import Gate
 from guideway.server.oauth.metadata import metadata_paths, metadata_routes
 from guideway.server.proxies import Peers
+from guideway.server.request_body import RequestBodies, most_bytes
 from guideway.server.sections import ENDPOINT, Network, is_loopback
+from guideway.server.sessions import IDLE_SECONDS, Sessions
 from guideway.server.stdio import Input, standard_input
 from guideway.server.tls import Tls, TlsError
 from guideway.server.tool import ToolServer
@@ -68,11 +68,17 @@ def http_app(
     if access is not None:
         routes += metadata_routes(access)
         public = metadata_paths(access)
+    most = most_bytes(server.limits.bytes)
     app = server.streamable_http_app(
         streamable_http_path=ENDPOINT,
+        max_request_body_size=most,  # its own is as much for any program
+        session_idle_timeout=IDLE_SECONDS,
+        max_sessions=None,  # ``Sessions`` counts them, by caller
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # ``HostGuard`` does it
         custom_starlette_routes=routes,
     )
+    app.router.redirect_slashes = False  # to where a proxy in front is not, and over plain HTTP
+    app.add_middleware(Sessions)
     if access is not None:
         app.add_middleware(
             Gate,
@@ -82,6 +88,7 @@ def http_app(
             required_scopes=server.required_scopes,
         )
     # What is added last is asked first.
+    app.add_middleware(RequestBodies, most=most)
     app.add_middleware(HostGuard, hosts=[*hosts, *allowed_hosts], origins=[*origins, *allowed_origins], public=public)
     return app
 
@@ -132,7 +139,7 @@ async def serve_http(
                 access=let_in,
             )
             asked: Scheme = "https" if urlsplit(known).scheme == "https" else "http"
-            calls = _Calls(Peers(app, proxies=proxies, listens=scheme, asked=asked))
+            calls = Calls(Peers(app, proxies=proxies, listens=scheme, asked=asked))
             http = HttpServer(calls, lifespan="on", tls=tls.context if tls else None)
             stop = _Stop()
             async with anyio.create_task_group() as tasks:
@@ -144,54 +151,6 @@ async def serve_http(
                         tasks.start_soon(_reload_at_sighup, tls)
                 with anyio.CancelScope(shield=True):
                     await http.serve(sockets=[listener])
-                tasks.cancel_scope.cancel()
-
-
-class _Calls:
-    """Counts the calls that are running, and turns new ones away once the server is to stop.
-
-    Only a POST carries a call. A stream that a client keeps open with GET is never waited for.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-        self.running = 0
-        self._closing = False
-        self._idle = anyio.Event()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] != "POST":
-            await self._app(scope, receive, send)
-        elif self._closing:
-            await PlainTextResponse("the server is stopping", 503)(scope, receive, send)
-        else:
-            self.running += 1
-            try:
-                await self._app(scope, receive, send)
-            except ClientDisconnect:
-                pass  # in the midst of its own request: nobody is left to answer
-            finally:
-                self.running -= 1
-                if self._closing and not self.running:
-                    self._idle.set()
-
-    def turn_away(self) -> None:
-        """Let no new call begin."""
-        self._closing = True
-        if not self.running:
-            self._idle.set()
-
-    async def drain(self, seconds: float, hurry: anyio.Event) -> None:
-        """Return when no call is running; at the latest after some seconds, or at an event."""
-        with anyio.move_on_after(seconds):
-            async with anyio.create_task_group() as tasks:
-
-                async def cut_short() -> None:
-                    await hurry.wait()
-                    tasks.cancel_scope.cancel()
-
-                tasks.start_soon(cut_short)
-                await self._idle.wait()
                 tasks.cancel_scope.cancel()
 
 
@@ -211,7 +170,7 @@ class _Stop:
                 break
 
 
-async def _end(http: HttpServer, server: ToolServer, calls: _Calls, stop: _Stop, grace: float) -> None:
+async def _end(http: HttpServer, server: ToolServer, calls: Calls, stop: _Stop, grace: float) -> None:
     """End the server when it is told to stop, or when this task is cancelled."""
     try:
         await stop.asked.wait()
@@ -223,6 +182,8 @@ async def _end(http: HttpServer, server: ToolServer, calls: _Calls, stop: _Stop,
                 while calls.running and not stop.whatever.is_set():
                     server.cancel_calls()  # again: a request that was let in may only now have become a call
                     await calls.drain(0.1, stop.whatever)
+            calls.cut()
+        http.force_exit = stop.whatever.is_set()
         http.should_exit = True
 
 

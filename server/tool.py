@@ -52,10 +52,14 @@ class Arguments(BaseModel):
 
 
 class ToolServer(Server[Any]):
-    """The protocol server. ``publisher`` has what each caller is shown, for doors that do not speak the protocol."""
+    """The protocol server. ``publisher`` has what each caller is shown, for doors that do not speak the protocol.
+
+    ``limits`` are those of a program.
+    """
 
     def __init__(self, pipeline: Pipeline, caller: Callable[[], Principal]) -> None:
         self.publisher = Publisher(pipeline, caller)
+        self.limits = pipeline.limits
         self._tool = tool = _Tool(pipeline, caller, self.publisher)
         resources = Resources(self.publisher)
         # A caller who steps up must see the longer grammar at once, and nobody another caller's.

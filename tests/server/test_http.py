@@ -290,3 +290,9 @@ async def test_a_second_signal_does_not_wait_for_calls(
     assert server.returncode == 0, said
     assert "Traceback" not in said
     assert "ERROR" not in said
+
+
+async def test_no_path_is_redirected(world: World) -> None:
+    async with world.serving() as url:
+        for path in ("/mcp/", "/grammar/"):
+            assert (await post(str(httpx2.URL(url).join(path)), DISCOVER)).status_code == 404
