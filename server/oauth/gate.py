@@ -12,6 +12,7 @@ import re
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -19,11 +20,10 @@ import anyio
 import pydantic_core
 from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
-from mcp.server.transport_security import DEFAULT_MAX_REQUEST_BODY_SIZE
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.authentication import AuthCredentials
-from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Request
@@ -38,6 +38,9 @@ from guideway.server.sections import ENDPOINT
 
 MOST_TOKEN_BYTES: Final = 16_384
 """The longest token that is looked at."""
+
+CHECK_SECONDS: Final = 30.0
+"""Seconds after which the token of a stream that is kept open is verified again."""
 
 _log: Final = logging.getLogger(__name__)
 #: RFC 9110, section 11.4: a scheme in any case, then one token68.
@@ -75,7 +78,7 @@ class Gate:
     async def __call__(self, request: Request, receive: Receive, send: Send) -> None:
         if request["type"] == "lifespan" or (request["type"] == "http" and request["path"] in self._public):
             await self._app(request, receive, send)
-        elif request["type"] != "http" or request["path"].removesuffix("/") not in self._guarded:
+        elif request["type"] != "http" or request["path"] not in self._guarded:
             await PlainTextResponse("Not Found", 404)(request, receive, send)
         else:
             await self._guard(request, receive, send)
@@ -95,16 +98,15 @@ class Gate:
             await self._challenges.insufficient_scope(verified, scheme)(request, receive, send)
             return
         if request["method"] == "POST" and request["path"] == ENDPOINT and not held >= PROGRAM_SCOPES:
-            body, receive = await _read(request, receive)
+            body, receive = await _read(receive)
             required = self._required_scopes(_call(body, request))
             if not held >= required:
                 await self._challenges.insufficient_scope(verified, scheme, required)(request, receive, send)
                 return
         known = sdk_token(token, verified, self._access.resource)
         request["user"], request["auth"] = AuthenticatedUser(known), AuthCredentials(known.scopes)
-        expires_at = verified.principal.expires_at
-        if request["method"] == "GET" and expires_at is not None:
-            await self._stream(expires_at, scheme, request, receive, send)
+        if request["method"] == "GET":
+            await self._stream(shown, verified, request, receive, send)
         else:
             await self._known(request, receive, send)
 
@@ -169,11 +171,15 @@ class Gate:
                 key_thumbprint=verified.key_thumbprint,
             )
 
-    async def _stream(self, expires_at: float, scheme: Scheme, request: Request, receive: Receive, send: Send) -> None:
-        """Answer a GET, and end the answer when the token does: a stream may stay open for days.
+    async def _stream(
+        self, shown: tuple[Scheme, str], verified: Verified, request: Request, receive: Receive, send: Send
+    ) -> None:
+        """Answer a GET, and end the answer when its token is good no more: a stream may stay open for days.
 
         Its client asks again, with the token that it has then.
         """
+        scheme, token = shown
+        refused: str | None = None
         begun = ended = False
 
         async def watch(message: Message) -> None:
@@ -181,29 +187,54 @@ class Gate:
             begun, ended = True, message["type"] == "http.response.body" and not message.get("more_body", False)
             await send(message)
 
-        with anyio.move_on_after(expires_at - time.time()) as expiry:
-            await self._known(request, receive, watch)
-        if expiry.cancelled_caught and not begun:
-            await self._challenges.invalid_token("the token has expired", scheme)(request, receive, send)
-        elif expiry.cancelled_caught and not ended:
+        async with anyio.create_task_group() as tasks:
+
+            async def end() -> None:
+                nonlocal refused
+                refused = await self._until_refused(token, verified)
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(end)
+            with suppress(ClientDisconnect):  # nobody is left to answer, and the group would wrap it
+                await self._known(request, receive, watch)
+            tasks.cancel_scope.cancel()
+        if refused is not None and not begun:
+            await self._challenges.invalid_token(refused, scheme)(request, receive, send)
+        elif refused is not None and not ended:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
+    async def _until_refused(self, token: str, verified: Verified) -> str:
+        """Return why, when a token has expired, does not verify any more, or stands for other rights than before.
 
-async def _read(request: Request, receive: Receive) -> tuple[bytes, Receive]:
-    """Return a request's body, and a ``receive`` that gives all of it again, as it came.
+        One that cannot be checked is refused here as it is at a request.
+        """
+        expires_at = verified.principal.expires_at
+        ends = float("inf") if expires_at is None else expires_at
+        held = verified.principal.scopes, verified.principal.tenant
+        while (left := ends - time.time()) > 0:
+            await anyio.sleep(min(left, CHECK_SECONDS))
+            if time.time() >= ends:
+                break
+            try:
+                now = await self._access.verifier.verify(token)
+            except (TokenRefused, IssuerUnavailable) as error:
+                _log.info("ended a stream: %s", error)
+                return "the token is not good any more"
+            except Exception as error:  # noqa: BLE001  # as in ``_verify``
+                _log.error("ended a stream, its token could not be checked: %s", type(error).__name__)
+                return "the token is not good any more"
+            if (now.principal.scopes, now.principal.tenant) != held:
+                return "the token stands for other rights than before"
+        return "the token has expired"
 
-    Of a body that is longer than the protocol takes, what was read until then; of one that says so, nothing.
-    """
+
+async def _read(receive: Receive) -> tuple[bytes, Receive]:
+    """Return a request's body, and a ``receive`` that gives all of it again, as it came. Its size is bounded before."""
     messages: list[Message] = []
     body = bytearray()
-    if int(Headers(scope=request).get("content-length", "0")) > DEFAULT_MAX_REQUEST_BODY_SIZE:
-        return b"", receive
-    while len(body) <= DEFAULT_MAX_REQUEST_BODY_SIZE:
-        message = await receive()
-        messages.append(message)
-        body += message.get("body", b"")
-        if not message.get("more_body", False):
-            break
+    while not messages or messages[-1].get("more_body", False):
+        messages.append(await receive())
+        body += messages[-1].get("body", b"")
     messages.reverse()
 
     async def again() -> Message:

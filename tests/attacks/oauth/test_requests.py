@@ -79,3 +79,12 @@ def test_no_header_of_a_request_gets_into_a_challenge(stage: Stage) -> None:
     odd = [("X-Forwarded-Host", "evil.example"), ("Forwarded", "host=evil.example"), ("Referer", "http://evil.example")]
     answer = wire.answer(stage.url, wire.calling(stage.url, None, fields=odd, target="/mcp?evil.example"))
     assert not re.search("evil", str(answer.headers) + answer.body.decode())
+
+
+@pytest.mark.parametrize("path", ["/mcp/", "/grammar/", "//mcp", "/mcp//"])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_path_that_is_nearly_one_of_ours_is_none(stage: Stage, path: str, method: str) -> None:
+    """Behind a proxy, a redirect would lead a client, with its token, to plain HTTP."""
+    shown = [("Authorization", f"Bearer {stage.ground.corp.token()}")]
+    answer = wire.answer(stage.url, wire.request(stage.url, method=method, target=path, fields=shown), method=method)
+    assert (answer.status, answer.all("location")) == (404, [])

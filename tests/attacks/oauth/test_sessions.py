@@ -4,13 +4,16 @@ The story: a session's identifier stands in logs and is no secret. Rights are th
 where the session was opened by a stronger one; and nobody uses somebody else's session.
 """
 
+import socket
 import time
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
 import pytest
 
+from guideway.server.oauth import gate
 from tests.attacks.oauth import wire
-from tests.attacks.oauth.forge import Mint
+from tests.attacks.oauth.forge import Mint, ec_key
 from tests.attacks.oauth.stage import Stage, staged, trusted
 
 READ = "mcp:diag:read"
@@ -118,3 +121,23 @@ def test_a_session_ends_for_a_token_that_has_expired() -> None:
                     answer = asked(stage, token, session, method=method)
                     assert (answer.status, answer.challenge["error_description"]) == (401, "the token has expired")
             assert asked(stage, mint.token(), session).status == 200  # the caller's next token goes on
+
+
+def test_a_stream_ends_with_the_key_that_signed_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The issuer withdraws a stolen key; a stream that was opened before must not go on until its token's end."""
+    monkeypatch.setattr(gate, "CHECK_SECONDS", 0.1)
+    with staged() as stage:
+        token = stage.ground.corp.token()
+        session = opened(stage, token)
+        at = urlsplit(stage.url)
+        with socket.create_connection((str(at.hostname), at.port or 0), timeout=30) as stream:
+            stream.sendall(wire.in_session(stage.url, token, session, b"", method="GET"))
+            assert stream.recv(65_536).startswith(b"HTTP/1.1 200")
+            provider = stage.providers["corp"]
+            provider.keys.clear()
+            renewed = ec_key("corp-renewed")
+            provider.publish(renewed)
+            unknown = Mint(stage.ground.corp.issuer, stage.url, renewed).token()
+            assert asked(stage, unknown, opened(stage, unknown)).status == 200  # the keys are asked for again
+            assert stream.recv(65_536).endswith(b"0\r\n\r\n")
+        assert asked(stage, token, session).status == 401
