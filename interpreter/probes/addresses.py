@@ -61,7 +61,7 @@ def objection(address: IPAddress, *, link_local: bool = False) -> str | None:
         return "is the address of many hosts"
     if link_local:
         return None
-    for one in (meant, *_inside(address)):
+    for one in (meant, *inside(address)):
         if one.is_link_local:
             return "is link-local, where clouds keep credentials; `link_local = true` allows it"
         if type(one)(int(one)) in _METADATA:  # without its zone
@@ -69,7 +69,7 @@ def objection(address: IPAddress, *, link_local: bool = False) -> str | None:
     return None
 
 
-def _inside(address: IPAddress) -> Iterator[IPAddress]:
+def inside(address: IPAddress) -> Iterator[IPAddress]:
     """Yield the IPv4 addresses that an IPv6 address stands for, or may stand for where there is a translator."""
     if isinstance(address, ipaddress.IPv4Address):
         return

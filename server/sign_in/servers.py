@@ -1,6 +1,8 @@
 """Which servers are spoken to, and how: TLS everywhere but on loopback, and the failures of the network in words."""
 
+import ipaddress
 import os
+import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final
@@ -41,7 +43,7 @@ def server_url(text: str) -> str:
         )
     if parts.query or parts.fragment:
         raise WrongUsageError("the URL of a server has no query and no fragment")
-    if not _is_private(text, None):
+    if not _is_private(text):
         raise WrongUsageError(_NOT_PRIVATE.format(theirs(text)))
     name = f"[{host}]" if ":" in host else host
     at = name if port in (None, _PORTS[parts.scheme]) else f"{name}:{port}"
@@ -51,17 +53,57 @@ def server_url(text: str) -> str:
 def require_private(url: str, server: str) -> None:
     """Raise ``SignInError`` for a URL where others could read along: plain HTTP that leaves this machine.
 
-    Where ``server`` is on another machine it is refused altogether: it must not make this shell talk to what listens on
-    loopback here.
+    A ``server`` may send this shell, and its browser, no nearer than it is itself: one elsewhere must not make them
+    speak to what listens on this machine, on its links or in its private networks. Names are not looked up.
     """
-    if not _is_private(url, server):
+    if _nearness(url) > _nearness(server):
+        raise SignInError(
+            f"`{theirs(url.partition('?')[0])}` is an address of this machine or its network, where a server elsewhere "
+            "may send nobody"
+        )
+    if not _is_private(url):
         raise SignInError(_NOT_PRIVATE.format(theirs(url.partition("?")[0])))
 
 
-def _is_private(url: str, server: str | None) -> bool:
+def _is_private(url: str) -> bool:
     parts = urlsplit(url)
-    here = is_loopback(parts.hostname or "") and (server is None or is_loopback(urlsplit(server).hostname or ""))
-    return parts.scheme == "https" or (parts.scheme == "http" and here)
+    return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))
+
+
+def _nearness(url: str) -> int:
+    """Return how near a URL's host is: 3 this machine, 2 its links, 1 a private network, 0 anything else.
+
+    Hosts that only some read as an address, as ``127.1`` is, or that are no plain ASCII, are what they may be at most.
+    """
+    try:
+        host = (urlsplit(url).hostname or "").rstrip(".")
+    except ValueError:
+        return 3
+    if not host.isascii() or host == "localhost" or host.endswith(".localhost"):  # RFC 6761, section 6.3
+        return 3
+    address = _address(host)
+    if address is None:
+        return 3 if "%" in host else 0
+    from guideway.interpreter.probes.addresses import inside, objection  # noqa: PLC0415  # slow to load, seldom needed
+
+    meant = (getattr(address, "ipv4_mapped", None) or address, *inside(address))
+    if any(one.is_loopback or one.is_unspecified for one in meant):
+        return 3
+    if objection(address) is not None:  # link-local, and where clouds keep credentials
+        return 2
+    return 1 if any(not one.is_global for one in meant) else 0
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the address that a host is, in the short and the other forms of the resolver too; None for a name."""
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        pass
+    try:
+        return ipaddress.IPv4Address(socket.inet_aton(host))
+    except OSError:
+        return None
 
 
 def trusted(ca_file: str | None) -> ssl.SSLContext:

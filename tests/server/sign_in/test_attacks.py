@@ -108,12 +108,44 @@ async def test_nothing_is_sent_to_an_issuer_over_plain_http(
     assert nothing_is_kept(session)
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:631/admin", "http://localhost/token", "http://[::1]/token"])
-def test_a_server_elsewhere_cannot_make_a_shell_speak_to_this_machine(url: str) -> None:
-    """It names a service on the person's own loopback as its issuer, and has the shell post there."""
-    with pytest.raises(SignInError, match="is not https"):
-        require_private(url, "https://guideway.example.com/mcp")
-    require_private(url, "http://127.0.0.1:8765/mcp")
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize(
+    "host",
+    (
+        "127.0.0.1:631 localhost localhost. a.localhost [::1] 127.1 2130706433 0x7f.1 0.0.0.0 [::] [::ffff:127.0.0.1] "
+        "[64:ff9b::7f00:1] [2002:7f00:1::] 169.254.169.254 [fe80::1] [::ffff:169.254.169.254] 10.0.0.1 192.168.1.1 "
+        "172.16.0.1 100.64.0.1 [fd00::1] [::ffff:10.0.0.1] \uff11\uff12\uff17.0.0.1 %6cocalhost"
+    ).split(),
+)
+def test_a_server_elsewhere_cannot_make_a_shell_speak_to_what_is_near(scheme: str, host: str) -> None:
+    """It names a service on the person's own machine, or in their network, as its issuer, and has the shell post
+    there, or their browser go there, with what cookies it has.
+    """
+    for server in ("https://guideway.example.com/mcp", "https://192.0.66.1/mcp", "https://[2606:4700::1]/mcp"):
+        with pytest.raises(SignInError, match="is an address of this machine or its network"):
+            require_private(f"{scheme}://{host}/token", server)
+
+
+@pytest.mark.parametrize(
+    ("url", "server"),
+    [
+        ("http://127.0.0.1:631/token", "http://127.0.0.1:8765/mcp"),
+        ("http://localhost/token", "http://[::1]:8765/mcp"),
+        ("https://login.example.com/token", "http://127.0.0.1:8765/mcp"),
+        ("https://10.0.0.2/token", "https://10.0.0.1/mcp"),
+        ("https://login.example.com/token", "https://10.0.0.1/mcp"),
+        ("https://8.8.8.8/token", "https://guideway.example.com/mcp"),
+        ("https://xn--bcher-kva.example/token", "https://guideway.example.com/mcp"),
+    ],
+)
+def test_a_server_may_send_a_shell_as_near_as_it_is_itself(url: str, server: str) -> None:
+    require_private(url, server)
+
+
+@pytest.mark.parametrize("url", ["https://127.0.0.1/token", "https://169.254.169.254/token"])
+def test_a_server_in_a_private_network_sends_nobody_nearer(url: str) -> None:
+    with pytest.raises(SignInError, match="is an address of this machine or its network"):
+        require_private(url, "https://10.0.0.1/mcp")
 
 
 @pytest.mark.parametrize("issuer", [ELSEWHERE, "http://127.0.0.1:1/", "", None])
