@@ -5,6 +5,8 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
+from guideway.server.state import NoStateError, make_folder, state_folder
+
 
 class StateError(Exception):
     """The state folder cannot be used. ``help`` is what to do."""
@@ -15,17 +17,17 @@ class StateError(Exception):
 
 
 def default_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return where the state is kept unless the configuration says otherwise (XDG Base Directory Specification)."""
-    state = environment.get("XDG_STATE_HOME", "")
-    # A relative one would be looked for in the current folder, whoever that belongs to.
-    base = Path(state) if state.startswith("/") else Path.home() / ".local" / "state"
-    return base / "guideway" / "issuer"
+    """Return where the state is kept unless the configuration says otherwise. Raises ``StateError``."""
+    try:
+        return state_folder(environment) / "issuer"
+    except NoStateError as error:
+        raise StateError(str(error), error.help) from None
 
 
 def open_folder(path: Path) -> Path:
     """Make the folder where it is missing, and return it. Raises ``StateError`` unless only its owner can use it."""
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(path)
         found = path.stat()
     except OSError as error:
         raise StateError(f"`{path}` cannot be made: {(error.strerror or type(error).__name__).lower()}") from None

@@ -15,6 +15,7 @@ from typing import Final
 import anyio
 
 from guideway.server.sign_in.errors import StorageError, theirs
+from guideway.server.state import make_folder
 
 _OTHERS: Final = 0o077
 _PATIENCE: Final = 60.0  # seconds that a lock is waited for: longer than one renewal may take
@@ -103,8 +104,7 @@ class PrivateFolder:
             os.close(descriptor)  # and gives the lock up
 
     def _make(self) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.mkdir(mode=0o700, exist_ok=True)
+        make_folder(self.path)
         self._is_private()
 
     def _is_private(self) -> bool:

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from guideway.server.sign_in.entry import Entry, Secrets
 from guideway.server.sign_in.errors import StorageError, theirs
 from guideway.server.sign_in.folder import PrivateFolder
+from guideway.server.state import NoStateError, state_folder
 
 VARIABLE: Final = "GUIDEWAY_TOKENS"
 _SERVICE: Final = "guideway"
@@ -85,8 +86,10 @@ class TokenStore:
 
 def standard_store(environment: Mapping[str, str] = os.environ) -> TokenStore:
     """Return the store of whoever runs this. Raises ``StorageError``."""
-    state = environment.get("XDG_STATE_HOME", "")
-    base = Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state"
+    try:
+        folder = state_folder(environment) / "tokens"
+    except NoStateError as error:
+        raise StorageError(str(error), error.help) from None
     match environment.get(VARIABLE, ""):
         case "file":
             uses_keyring = False
@@ -96,7 +99,7 @@ def standard_store(environment: Mapping[str, str] = os.environ) -> TokenStore:
             uses_keyring = _has_keyring()
         case other:
             raise StorageError(f"{VARIABLE} is `{theirs(other)}`", "it takes `file` or `keyring`")
-    return TokenStore(base / "guideway" / "tokens", uses_keyring=uses_keyring)
+    return TokenStore(folder, uses_keyring=uses_keyring)
 
 
 def _name(server: str) -> str:

@@ -168,8 +168,8 @@ async def test_a_key_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
 
 def test_the_state_is_looked_for_where_state_is() -> None:
     assert default_folder({"XDG_STATE_HOME": "/var/state"}) == Path("/var/state/guideway/issuer")
-    assert default_folder({"XDG_STATE_HOME": "here"}) == Path.home() / ".local/state/guideway/issuer"
-    assert default_folder({}) == Path.home() / ".local/state/guideway/issuer"
+    assert default_folder({"XDG_STATE_HOME": "here", "HOME": "/home/a"}) == Path("/home/a/.local/state/guideway/issuer")
+    assert default_folder({"HOME": "/home/a"}) == Path("/home/a/.local/state/guideway/issuer")
 
 
 async def test_no_secret_is_logged_whatever_is_asked_to_be_logged(

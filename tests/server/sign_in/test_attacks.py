@@ -108,14 +108,17 @@ async def test_nothing_is_sent_to_an_issuer_over_plain_http(
     assert nothing_is_kept(session)
 
 
+NEAR = """
+127.0.0.1:631 localhost localhost. a.localhost [::1] 127.1 2130706433 0x7f.1 0.0.0.0 [::] [::ffff:127.0.0.1]
+[64:ff9b::7f00:1] [2002:7f00:1::] 169.254.169.254 [fe80::1] [::ffff:169.254.169.254] 10.0.0.1 192.168.1.1 172.16.0.1
+100.64.0.1 [fd00::1] [::ffff:10.0.0.1] \uff11\uff12\uff17.0.0.1 %6cocalhost
+"""
+
+
 @pytest.mark.parametrize("scheme", ["http", "https"])
 @pytest.mark.parametrize(
     "host",
-    (
-        "127.0.0.1:631 localhost localhost. a.localhost [::1] 127.1 2130706433 0x7f.1 0.0.0.0 [::] [::ffff:127.0.0.1] "
-        "[64:ff9b::7f00:1] [2002:7f00:1::] 169.254.169.254 [fe80::1] [::ffff:169.254.169.254] 10.0.0.1 192.168.1.1 "
-        "172.16.0.1 100.64.0.1 [fd00::1] [::ffff:10.0.0.1] \uff11\uff12\uff17.0.0.1 %6cocalhost"
-    ).split(),
+    NEAR.split(),
 )
 def test_a_server_elsewhere_cannot_make_a_shell_speak_to_what_is_near(scheme: str, host: str) -> None:
     """It names a service on the person's own machine, or in their network, as its issuer, and has the shell post

@@ -306,5 +306,5 @@ def test_another_choice_is_an_error() -> None:
 def test_a_state_folder_that_is_not_absolute_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The XDG specification has it ignored; a folder of whoever's working directory would be anybody's."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    where = standard_store({"XDG_STATE_HOME": "state", "GUIDEWAY_TOKENS": "file"}).where(SERVER)
+    where = standard_store({"XDG_STATE_HOME": "state", "HOME": str(tmp_path), "GUIDEWAY_TOKENS": "file"}).where(SERVER)
     assert where.startswith(f"{tmp_path}/.local/state/guideway/tokens/")
