@@ -6,6 +6,7 @@ import anyio
 import pytest
 from tests.system.container_drivers import checking, driver, leaving_nothing, service
 from tests.system.engines import Engine
+from tests.system.supervisord import wait_for
 from tests.system.test_supervisord import restart_fails, soon, unused_port
 
 from guideway.interpreter.drivers.base import Fault
@@ -87,9 +88,9 @@ async def test_a_container_that_refuses_to_stop(engine: Engine) -> None:
     assert "its service manager starts it again" in fault.message
     assert engine.started("stubborn") == started
     engine.kill("stubborn")
-    engine.wait_until("stubborn", "running")  # as the message says
-    assert engine.started("stubborn") != started
+    wait_for(lambda: engine.started("stubborn") != started, "it to be started again")  # as the message says
     engine.kill("stubborn")
+    engine.wait_until("stubborn", "exited")
 
 
 async def test_a_container_that_is_stopped_while_it_settles(engine: Engine) -> None:
@@ -139,9 +140,9 @@ async def test_a_restart_cancelled_while_it_stops_is_seen_to_its_end(engine: Eng
 async def test_a_restart_that_is_given_up_in_a_long_stop_says_so_in_the_log(
     engine: Engine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    engine.run("stubborn")
+    started = engine.run("stubborn")
     with anyio.move_on_after(0.4):
         await driver(engine, "stubborn").restart(lambda _: None, soon(0.6))
     assert "stubborn: still stopping when the restart was given up; the engine goes on with it" in caplog.text
     engine.kill("stubborn")
-    engine.wait_until("stubborn", "running")
+    wait_for(lambda: engine.started("stubborn") != started, "it to be started again")
