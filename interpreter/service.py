@@ -134,7 +134,7 @@ class Service:
             raise _silence(deadline)
 
     async def longest_restart(self, deadline: float = math.inf) -> float | None:
-        """Return the seconds that the service manager lets a restart take, None where it does not say. Raises ``Fault``."""
+        """Return the seconds that its manager lets a restart take, None where it does not say. Raises ``Fault``."""
         with only_faults(self.name), anyio.move_on_after(deadline):
             return await self._driver.longest_restart() if isinstance(self._driver, BoundsRestart) else None
         raise _silence(deadline)

@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from guideway.interpreter.drivers import DRIVERS
+from guideway.interpreter.drivers.ssh import SshOptions
 from guideway.interpreter.probes import PROBES
 from guideway.server import config, sections, wiring
 from guideway.server.demo.world import World, world
@@ -77,7 +78,7 @@ def test_the_page_of_the_configuration_names_every_key_with_its_default() -> Non
     others: list[type[BaseModel]] = [
         *(sections.ServerSection, sections.TlsSection, sections.IssuerSection, sections.IntrospectionSection),
         *(sections.DevelopmentIssuerSection, sections.TenantSection),
-        *(sections.CallerSection, sections.HostSection, sections.ServiceSection),
+        *(sections.CallerSection, sections.HostSection, sections.ServiceSection, SshOptions),
     ]
     tables = [*with_defaults, *others, *PROBES.values(), *DRIVERS.values()]
     keys = {key for section in tables for key in section.model_fields} | {"caller", "probe", "driver", "health"}

@@ -1,4 +1,4 @@
-"""Services over SSH on a real sshd: one connection for all of a host, what becomes of it when it breaks, what is left."""
+"""Services over SSH on a real sshd: one connection for all of a host, how it breaks and is mended, and what is left."""
 
 import gc
 import os
