@@ -100,10 +100,11 @@ class Sshd:
 
     def cut(self) -> None:
         """Kill whoever serves a connection, and not who listens."""
-        for pid in self.serving():
+        pids = self.serving()
+        for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        wait_for(lambda: not self.serving(), "connections to be cut")
+        wait_for(lambda: all(map(_is_dead, pids)), "connections to be cut")
 
     def freeze(self, stop: bool = True) -> None:
         """Stop everybody where they stand, who listens and who serves, or let them go on: the network is as if dead."""
