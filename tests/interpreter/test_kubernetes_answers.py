@@ -14,6 +14,7 @@ import pytest
 from guideway.interpreter.drivers import DRIVERS
 from guideway.interpreter.drivers.base import Fault
 from guideway.interpreter.drivers.kubernetes import cluster
+from guideway.interpreter.drivers.kubernetes.transport import LARGEST_ANSWER
 from guideway.interpreter.results import Reason
 
 pytestmark = pytest.mark.anyio
@@ -88,7 +89,7 @@ async def fault_of_look(server: str, folder: Path, token: str = SECRET) -> Fault
         pytest.param(answer(said(status={"replicas": "many"})), Reason.UNKNOWN, id="a count that is none"),
         pytest.param(answer(b"[" * 200_000), Reason.UNKNOWN, id="too deep"),
         pytest.param(answer(said())[:-20], Reason.UNREACHABLE, id="cut off"),
-        pytest.param(answer(b" " * (cluster.LARGEST_ANSWER + 1)), Reason.UNKNOWN, id="too long"),
+        pytest.param(answer(b" " * (LARGEST_ANSWER + 1)), Reason.UNKNOWN, id="too long"),
         pytest.param(answer(gzip.compress(said()), "Content-Encoding: gzip"), Reason.UNKNOWN, id="compressed"),
         pytest.param(answer(b"", "Location: http://127.0.0.1:1/", status="302 Found"), Reason.UNKNOWN, id="a redirect"),
         pytest.param(answer(b"<html>", status="502 Bad Gateway"), Reason.UNKNOWN, id="a page of an error"),

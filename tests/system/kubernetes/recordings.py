@@ -25,7 +25,7 @@ class Recording:
         self.content = content or []
         self._at = self._mark = 0  # what comes before has happened
         self._given: dict[str, int] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
 
     @classmethod
     def of(cls, file: Path) -> "Recording":
@@ -36,7 +36,8 @@ class Recording:
     def write(self, file: Path) -> None:
         """Keep it."""
         file.parent.mkdir(exist_ok=True)
-        file.write_text(json.dumps(self.content, indent=1, sort_keys=True) + "\n")
+        entries = ",\n".join(json.dumps(entry, sort_keys=True, separators=(",", ":")) for entry in self.content)
+        file.write_text(f"[\n{entries}\n]\n")
 
     def mark(self) -> None:
         """Remember how far this is, for ``rewind``."""
@@ -55,14 +56,14 @@ class Recording:
                 self.content.append(entry)
 
     def give(self, kind: str, call: str) -> dict[str, Any]:
-        """Return the answer to what is asked or done now."""
+        """Return the answer to what is asked or done now. What the test does waits for what the driver did before."""
         with self._lock:
             if _changes({kind: call}):
-                index = next((i for i in range(self._at, len(self.content)) if self.content[i].get(kind) == call), None)
-                assert index is not None, f"no such change is recorded here: {call}"
-                assert not any(_changes(one) for one in self.content[self._at : index]), f"{call} comes too early"
-                self._at, self._given = index + 1, {}
-                return self.content[index]
+                turn = self._lock.wait_for(lambda: self._turn_of(kind, call), 30 if kind == "did" else 0)
+                assert turn, f"nothing of the kind is recorded to come next: {call}"
+                self._at, self._given = turn, {}
+                self._lock.notify_all()
+                return self.content[turn - 1]
             end = next((i for i in range(self._at, len(self.content)) if _changes(self.content[i])), len(self.content))
             here = [one for one in self.content[self._at : end] if one.get(kind) == call]
             if here:
@@ -73,6 +74,13 @@ class Recording:
             known += [one for one in self.content[end:] if one.get(kind) == call][:1]
             assert known, f"nothing of the kind is recorded: {call}"
             return known[0]
+
+    def _turn_of(self, kind: str, call: str) -> int:
+        """Return how far this is with a change, 0 where another one has to come before."""
+        for index in range(self._at, len(self.content)):
+            if _changes(self.content[index]):
+                return index + 1 if self.content[index].get(kind) == call else 0
+        return 0
 
 
 def _changes(entry: dict[str, Any]) -> bool:

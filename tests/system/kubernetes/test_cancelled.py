@@ -4,11 +4,13 @@ The recording is of one look and one restart. It is given from its beginning eac
 """
 
 import asyncio
-from collections.abc import Coroutine, Generator
+import itertools
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import anyio
 import pytest
+from tests.attacks.cancelling import cancelled_at
 from tests.system.kubernetes.conftest import connections
 from tests.system.kubernetes.world import World
 
@@ -19,57 +21,18 @@ from guideway.interpreter.service import Service
 pytestmark = pytest.mark.anyio
 
 
-class Cut:
-    """An awaitable that runs a coroutine, and has its task cancelled when it waits for the ``at``-th time."""
-
-    def __init__(self, work: Coroutine[Any, Any, object], at: int) -> None:
-        self._work = work
-        self._at = at
-        self.is_over = False
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        waits = 0
-        sent: Any = None
-        step = self._work.send
-        while True:
-            try:
-                waited = step(sent)
-            except StopIteration:
-                self.is_over = True
-                return
-            waits += 1
-            if waits == self._at:
-                task = asyncio.current_task()
-                assert task is not None
-                task.cancel()
-            try:
-                sent, step = (yield waited), self._work.send
-            except BaseException as error:  # noqa: BLE001  # it is the work's own
-                sent, step = error, self._work.throw
-
-
-async def cut_at_each_await(world: World, work: Any) -> int:
-    """Run what ``work`` makes of a new driver until it is over without a cut, and return how often it was cut."""
-    cuts = 0
-    while True:
+async def cut_at_each_await(world: World, work: Callable[[ServiceDriver], Coroutine[Any, Any, object]]) -> int:
+    """Cancel what ``work`` makes of a new driver at each of its waits in turn; return how many there were."""
+    for at in itertools.count(1):
         world.recording.rewind()
         before = len(asyncio.all_tasks())
-        driver = world.driver()
-        cut = Cut(work(driver), cuts + 1)
-        task = asyncio.create_task(_run(cut))
-        await asyncio.wait([task])
-        assert task.cancelled() or task.exception() is None
+        was_cut = await cancelled_at(at, work(world.driver()))
         await world.close()
-        assert len(asyncio.all_tasks()) <= before
-        assert connections(world.address) == 0
-        if cut.is_over:
-            return cuts
-        assert task.cancelled()
-        cuts += 1
-
-
-async def _run(cut: Cut) -> None:
-    await cut
+        assert len(asyncio.all_tasks()) <= before, at
+        assert connections(world.address) == 0, at
+        if not was_cut:
+            return at - 1
+    raise AssertionError
 
 
 async def _restarted(driver: ServiceDriver) -> None:
@@ -86,6 +49,7 @@ async def test_a_look_and_a_restart_can_be_cancelled_at_each_await(world: World)
     driver = world.driver()
     await _seen(driver)
     await _restarted(driver)
+    await world.close()
     if world.is_recorded:
         assert await cut_at_each_await(world, _seen) > 3
         assert await cut_at_each_await(world, _restarted) > 10
@@ -94,6 +58,7 @@ async def test_a_look_and_a_restart_can_be_cancelled_at_each_await(world: World)
 async def test_a_restart_holds_any_deadline(world: World) -> None:
     world.deploy()
     world.change_template(ready=False)
+    await world.driver().tail()
     world.recording.mark()
     service = world.service()
     for deadline in (0.001, 0.01, 0.05, 0.2, 0.5):

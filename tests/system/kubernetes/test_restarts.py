@@ -97,7 +97,7 @@ async def test_what_no_node_can_take_times_out_and_says_so(world: World) -> None
     """A node may be on its way: the deadline decides."""
     world.deploy()
     world.change_template(nowhere=True)
-    fault = await refused(world.service(), deadline=5)
+    fault = await refused(world.service(), world.seconds(5))
     assert fault.reason is Reason.START_TIMED_OUT
     assert "no node can take it (unschedulable)" in fault.output
 
@@ -105,7 +105,7 @@ async def test_what_no_node_can_take_times_out_and_says_so(world: World) -> None
 async def test_what_never_gets_ready_times_out(world: World) -> None:
     world.deploy()
     world.change_template(ready=False)
-    fault = await refused(world.service(), deadline=4)
+    fault = await refused(world.service(), world.seconds(4))
     assert (fault.reason, "it had not started" in fault.message) == (Reason.START_TIMED_OUT, True)
 
 
@@ -181,7 +181,7 @@ async def test_who_meddles_with_a_restart_ends_it(
 ) -> None:
     world.deploy()
     world.change_template(ready=False)
-    fault = await _while_restarting(world.service(), partial(meddle, world))
+    fault = await _while_restarting(world, partial(meddle, world))
     assert fault.reason is reason
     assert words in fault.message
 
@@ -189,7 +189,7 @@ async def test_who_meddles_with_a_restart_ends_it(
 async def test_an_api_server_that_goes_away_does_not_hold_a_restart_beyond_its_deadline(world: World) -> None:
     world.deploy()
     world.change_template(ready=False)
-    fault = await _while_restarting(world.service(), world.gone, deadline=6)
+    fault = await _while_restarting(world, world.gone, world.seconds(6))
     assert fault.reason in {Reason.START_TIMED_OUT, Reason.STOP_TIMED_OUT}
 
 
@@ -198,20 +198,20 @@ async def test_an_api_server_that_stays_away_is_unreachable(world: World, monkey
     monkeypatch.setattr(module, "SILENCE_SECONDS", 0.5)
     world.deploy()
     world.change_template(ready=False)
-    fault = await _while_restarting(world.service(), world.gone)
+    fault = await _while_restarting(world, world.gone)
     assert fault.reason is Reason.UNREACHABLE
     assert "the rollout was accepted and goes on" in fault.message
 
 
-async def _while_restarting(service: Service, meddle: Callable[[], object], deadline: float = PATIENCE) -> Fault:
+async def _while_restarting(world: World, meddle: Callable[[], object], deadline: float = PATIENCE) -> Fault:
     """Return the fault of a restart, during which something is done."""
     faults: list[Fault] = []
 
     async def restart() -> None:
-        faults.append(await refused(service, deadline))
+        faults.append(await refused(world.service(), deadline))
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(restart)
-        await anyio.sleep(2)
+        await anyio.to_thread.run_sync(world.wait_for_restart)
         await anyio.to_thread.run_sync(meddle)
     return faults[0]

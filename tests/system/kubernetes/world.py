@@ -55,6 +55,10 @@ class World:
         """Whether answers are recorded ones."""
         return self._admin is None
 
+    def seconds(self, real: float) -> float:
+        """Return how long to give a real cluster, or what is recorded of it."""
+        return real / 4 if self.is_recorded else real
+
     # ---- what the cluster is asked to do, without the product
 
     def ask(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Any:
@@ -104,6 +108,18 @@ class World:
         wait_for(look, f"the {kind} to {what}", lambda: json.dumps(said[0].get("status")), seconds=120)
         self.recording.add("did", call, 200, said[0])
         return said[0]
+
+    def wait_for_restart(self) -> None:
+        """Wait until the deployment was asked to restart, and has a new pod."""
+        self.wait(
+            "deployment",
+            "be restarted",
+            lambda said: (
+                RESTARTED_AT in said["spec"]["template"]["metadata"].get("annotations", {})
+                and said["status"]["observedGeneration"] == said["metadata"]["generation"]
+                and said["status"].get("updatedReplicas", 0) > 0
+            ),
+        )
 
     def wait_for_pods(self, kind: str, what: str, word: str) -> None:
         """Wait until each pod's status has a word in it."""
@@ -198,7 +214,7 @@ class World:
             body = {"spec": {"expirationSeconds": 3600}}
             token = self._post(f"{self._where('ServiceAccount')}/{user}/token", body)["status"]["token"]
         file = self.folder / f"{user}{len(list(self.folder.iterdir()))}.yaml"
-        file.write_text(json.dumps(kubeconfig(self.address, self.authority, token, **other)))
+        file.write_text(json.dumps(kubeconfig(self.address, self.authority, **{"token": token, **other})))
         return file
 
     # ---- the product
