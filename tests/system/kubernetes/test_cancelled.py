@@ -16,7 +16,6 @@ from tests.system.kubernetes.world import World
 
 from guideway.interpreter.drivers.base import Fault, ServiceDriver
 from guideway.interpreter.results import Reason, State
-from guideway.interpreter.service import Service
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +35,7 @@ async def cut_at_each_await(world: World, work: Callable[[ServiceDriver], Corout
 
 
 async def _restarted(driver: ServiceDriver) -> None:
-    await Service("web", driver, settle=0.1).restart(60)
+    await driver.restart(lambda _: None, anyio.current_time() + 60)
 
 
 async def _seen(driver: ServiceDriver) -> None:

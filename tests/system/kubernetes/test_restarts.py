@@ -1,16 +1,20 @@
 """What a restart of Kubernetes' workloads comes to: on recorded answers of a real API server, and on a real one."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Any
 
 import anyio
 import anyio.to_thread
 import pytest
+from lightkube.resources.apps_v1 import Deployment
 from tests.system.kubernetes.world import MISSING, NAMES, World, condition
 
 from guideway.interpreter.drivers.base import Fault, Phase
 from guideway.interpreter.drivers.kubernetes import driver as module
+from guideway.interpreter.drivers.kubernetes.cluster import Cluster, Lost
+from guideway.interpreter.drivers.kubernetes.driver import KubernetesDriver
 from guideway.interpreter.drivers.kubernetes.workload import RESTARTED_AT
 from guideway.interpreter.results import Reason, State
 from guideway.interpreter.service import Service
@@ -153,6 +157,62 @@ async def test_what_would_replace_nothing_is_refused_and_not_changed(
     assert fault.reason is Reason.START_FAILED
     assert words in fault.message
     assert world.get(kind)["spec"] == said["spec"]
+
+
+class Spoiled(Cluster):
+    """The first ``times`` patches of a restart come to nothing, or their answers get lost."""
+
+    def __init__(self, world: World, times: int, spoil: Callable[["Spoiled", Any], Awaitable[Any]]) -> None:
+        super().__init__(world.kubeconfig("guideway"), None)
+        self.namespace = world.namespace
+        self._calls = 0
+        self._times = times
+        self._spoil = spoil
+
+    async def call(self, member: object, ask: Any) -> Any:
+        self._calls += 1
+        if 2 <= self._calls < 2 + self._times:  # the first call is the look before
+            return await self._spoil(self, ask)
+        return await super().call(member, ask)
+
+    async def conflict(self, _: Any) -> Any:
+        """Ask for a change of what is long since another: the API server's own conflict."""
+        patch = {"metadata": {"resourceVersion": "1"}}
+        return await super().call(self, lambda it: it.patch(Deployment, "web", patch, namespace=self.namespace))
+
+    async def lose(self, ask: Any) -> Any:
+        """Have it done, and not hear of it."""
+        await super().call(self, ask)
+        raise Lost("the connection ended")
+
+
+@pytest.mark.parametrize("times", [3, 4])
+async def test_conflicts_are_tried_again_and_not_for_ever(world: World, times: int) -> None:
+    world.deploy()
+    cluster = Spoiled(world, times, Spoiled.conflict)
+    driver = KubernetesDriver("deployment", "web", world.namespace, cluster)
+    try:
+        if times == 3:
+            assert (await driver.restart(lambda _: None, anyio.current_time() + PATIENCE)).state is State.RUNNING
+        else:
+            with pytest.raises(Fault) as raised:
+                await driver.restart(lambda _: None, anyio.current_time() + PATIENCE)
+            assert raised.value.reason is Reason.START_FAILED
+            assert "conflict" in raised.value.message
+            assert world.get()["metadata"]["generation"] == 1
+    finally:
+        await driver.close()
+        await cluster.leave(cluster)
+
+
+async def test_a_patch_whose_answer_was_lost_is_not_a_second_restart(world: World) -> None:
+    world.deploy()
+    cluster = Spoiled(world, 2, Spoiled.lose)
+    driver = KubernetesDriver("deployment", "web", world.namespace, cluster)
+    assert (await driver.restart(lambda _: None, anyio.current_time() + PATIENCE)).state is State.RUNNING
+    assert world.get()["metadata"]["generation"] == 2
+    await driver.close()
+    await cluster.leave(cluster)
 
 
 def _pause(world: World) -> None:
