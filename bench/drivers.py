@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import xmlrpc.client
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -65,7 +66,7 @@ def main() -> list[Figure]:
 async def on_supervisord(world: Supervisord) -> list[Figure]:
     """Return the figures of programs of a supervisord."""
     driver = DRIVERS["supervisord"].model_validate({"program": "good", "socket": str(world.socket)}).build()
-    with plain_supervisord(world) as client:
+    with plain_supervisord(world.socket) as client:
 
         async def status() -> object:
             return client.supervisor.getProcessInfo("good")
@@ -81,9 +82,9 @@ async def on_supervisord(world: Supervisord) -> list[Figure]:
 
 
 @contextlib.contextmanager
-def plain_supervisord(world: Supervisord) -> Iterator[Any]:
+def plain_supervisord(socket: Path) -> Iterator[Any]:
     """Return supervisord's own client, on a connection that it keeps."""
-    transport = SupervisorTransport(None, None, f"unix://{world.socket}")
+    transport = SupervisorTransport(None, None, f"unix://{socket}")
     with xmlrpc.client.ServerProxy("http://localhost", transport) as client:
         yield client
 
