@@ -93,6 +93,7 @@ class Sshd:
         """End it and every connection."""
         if self.server is None:
             return
+        self.server.send_signal(signal.SIGSTOP)  # who is cut off may be back at once
         self.cut()
         self.server.kill()
         self.server.wait(10)
@@ -104,7 +105,7 @@ class Sshd:
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        wait_for(lambda: all(map(_is_dead, pids)), "connections to be cut")
+        wait_for(lambda: all(map(_is_dead, pids)), "connections to be cut")  # not reaped: that takes their parent
 
     def freeze(self, stop: bool = True) -> None:
         """Stop everybody where they stand, who listens and who serves, or let them go on: the network is as if dead."""

@@ -32,6 +32,8 @@ MOST_CALLS: Final = 32
 
 # Known kinds of a host's key come first; one that shows another kind is heard, to say which key that is.
 _ANY_KIND: Final = "+ssh-ed25519,ecdsa-sha2-nistp256,ecdsa-sha2-nistp384,ecdsa-sha2-nistp521,rsa-sha2-512,rsa-sha2-256"
+# Before the library's own order: these are one call for it, where ChaCha20 is several.
+_CHEAP_FIRST: Final = "^aes256-gcm@openssh.com,aes128-gcm@openssh.com"
 _MOST_BYTES: Final = 1024 * 1024
 _KEY_OPTIONS: Final = "key options:"  # how OpenSSH's sshd tells, in a debug message, what a key may do
 
@@ -145,6 +147,7 @@ async def connect(options: SshOptions) -> Connection:
                 host_based_auth=False,
                 gss_kex=False,
                 gss_auth=False,
+                encryption_algs=_CHEAP_FIRST,
                 compression_algs=None,
                 # What the library would take from the environment or from the user's files otherwise.
                 config=None,
