@@ -28,7 +28,7 @@ from guideway.interpreter.drivers.kubernetes.rights import VERBS, fault_of, role
 from guideway.interpreter.drivers.kubernetes.workload import KINDS, RESTARTED_AT, WORDS, Selector, Workload
 from guideway.interpreter.results import Reason, State
 
-_FIRST_PAUSE, _LONGEST_PAUSE, _PAUSE_GROWTH = 0.05, 0.25, 1.5
+_FIRST_PAUSE, _LONGEST_PAUSE, _PAUSE_SHARE = 0.03, 0.5, 0.1
 
 #: How long an API server may be silent during a rollout, which goes on without it.
 SILENCE_SECONDS: Final = 10.0
@@ -257,7 +257,7 @@ def _text(now: Workload, found: Sequence[Trouble]) -> str:
 
 
 def _pauses() -> Iterator[float]:
-    pause = _FIRST_PAUSE
+    """Yield how long to wait before the next look: what is over is seen late by a share of the time that it took."""
+    since = anyio.current_time()
     while True:
-        yield pause
-        pause = min(pause * _PAUSE_GROWTH, _LONGEST_PAUSE)
+        yield min(max(_FIRST_PAUSE, (anyio.current_time() - since) * _PAUSE_SHARE), _LONGEST_PAUSE)

@@ -77,6 +77,7 @@ async def world(
         with front:
             made = World(test, tmp_path, front.recording, None)
             made.address, made.authority, made.gone = front.address, str(front.authority), front.end
+            made.quiet = front.quiet
             async for one in _leaving_nothing(made):
                 yield one
         assert not front.faults

@@ -16,6 +16,7 @@ from typing import Any, Self
 
 import httpx2
 from tests.server.certificates import Authority
+from tests.system.supervisord import wait_for
 
 
 class Recording:
@@ -121,6 +122,10 @@ class Front:
     ) -> None:
         self.end()
 
+    def quiet(self) -> None:
+        """Wait until nobody is connected: what was asked is answered then."""
+        wait_for(self._server.is_quiet, "the last connection to be served")
+
     def end(self) -> None:
         """Be gone, with every connection."""
         if self._thread.is_alive():
@@ -147,6 +152,9 @@ class _Server(http.server.ThreadingHTTPServer):
     def shutdown_request(self, request: Any) -> None:
         self._open.discard(request)
         super().shutdown_request(request)
+
+    def is_quiet(self) -> bool:
+        return not self._open
 
     def drop(self) -> None:
         for one in list(self._open):

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 async def cut_at_each_await(world: World, work: Callable[[ServiceDriver], Coroutine[Any, Any, object]]) -> int:
     """Cancel what ``work`` makes of a new driver at each of its waits in turn; return how many there were."""
     for at in itertools.count(1):
-        world.recording.rewind()
+        world.rewind()
         before = len(asyncio.all_tasks())
         was_cut = await cancelled_at(at, work(world.driver()))
         await world.close()
@@ -59,11 +59,13 @@ async def test_a_restart_holds_any_deadline(world: World) -> None:
     world.change_template(ready=False)
     await world.driver().tail()
     world.recording.mark()
-    service = world.service()
+    await world.close()
     for deadline in (0.001, 0.01, 0.05, 0.2, 0.5):
-        world.recording.rewind()
+        world.rewind()
+        service = world.service()
         with pytest.raises(Fault) as raised:
             await service.restart(deadline)
+        await world.close()
         assert raised.value.reason in {Reason.TIMED_OUT, Reason.STOP_TIMED_OUT, Reason.START_TIMED_OUT}
     with anyio.fail_after(30):
         assert (await world.driver().observe()).state in {State.STARTING, State.RUNNING}

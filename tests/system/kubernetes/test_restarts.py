@@ -249,7 +249,7 @@ async def test_who_meddles_with_a_restart_ends_it(
 async def test_an_api_server_that_goes_away_does_not_hold_a_restart_beyond_its_deadline(world: World) -> None:
     world.deploy()
     world.change_template(ready=False)
-    fault = await _while_restarting(world, world.gone, world.seconds(6))
+    fault = await _while_restarting(world, world.gone, world.seconds(4))
     assert fault.reason in {Reason.START_TIMED_OUT, Reason.STOP_TIMED_OUT}
 
 

@@ -47,6 +47,8 @@ class World:
         self.address, self.authority = "", ""
         #: Has the API server be gone.
         self.gone: Callable[[], object] = lambda: None
+        #: Waits until whoever gives recorded answers is done with everybody.
+        self.quiet: Callable[[], object] = lambda: None
         self._admin = admin
         self._made: list[ServiceDriver] = []
 
@@ -57,7 +59,12 @@ class World:
 
     def seconds(self, real: float) -> float:
         """Return how long to give a real cluster, or what is recorded of it."""
-        return real / 4 if self.is_recorded else real
+        return real / 2 if self.is_recorded else real
+
+    def rewind(self) -> None:
+        """Go back to the recording's mark, where there is one, after the last answer to what was asked so far."""
+        self.quiet()
+        self.recording.rewind()
 
     # ---- what the cluster is asked to do, without the product
 
