@@ -112,23 +112,23 @@ def _packages() -> Iterator[Finding]:
     except metadata.PackageNotFoundError:
         yield Finding(Grade.WRONG, "packages", "guideway is not installed, only found", "pip install guideway")
         return
-    missing: dict[bool, list[str]] = {False: [], True: []}  # by whether an extra asks for it
+    missing: dict[str, list[str]] = {}  # by the extra that asks for it, empty for what is always needed
     for requirement in requirements:
         name = re.match(r"[A-Za-z0-9._-]+", requirement)
         try:
             metadata.version(name[0] if name else requirement)
         except metadata.PackageNotFoundError:
-            missing["extra ==" in requirement].append(name[0] if name else requirement)
-    if missing[False]:
+            asks = re.search(r"""extra == ['"]([^'"]+)""", requirement)
+            missing.setdefault(asks[1] if asks else "", []).append(name[0] if name else requirement)
+    if needed := missing.pop("", None):
         yield Finding(
-            Grade.WRONG, "packages", f"missing: {', '.join(missing[False])}", "pip install --force-reinstall guideway"
+            Grade.WRONG, "packages", f"missing: {', '.join(needed)}", "pip install --force-reinstall guideway"
         )
     else:
         yield Finding(Grade.OK, "packages", "all that are needed are installed")
-    if missing[True]:
-        yield Finding(
-            Grade.NOTE, "packages", f"`guideway demo` needs: {', '.join(missing[True])}", "pip install 'guideway[demo]'"
-        )
+    for extra, names in missing.items():
+        found = f"the extra `{extra}` is not installed: {', '.join(names)}"
+        yield Finding(Grade.NOTE, "packages", found, f"pip install 'guideway[{extra}]', where you need it")
 
 
 def _encoding(console: Console) -> Finding:
@@ -168,7 +168,9 @@ def _configuration(options: argparse.Namespace) -> Iterator[Finding]:
         yield Finding(Grade.WRONG, "caller", str(complaint), complaint.help)
     else:
         why = explain_nobody(config, caller)
-        if why:
+        if why and config.asks_for_tokens:
+            yield Finding(Grade.NOTE, "caller", f"stdio and the shell may do nothing here: {why}; HTTP goes by tokens")
+        elif why:
             yield Finding(Grade.WRONG, "caller", why, "set `caller`, and `scopes` of [callers.NAME]")
         else:
             yield Finding(Grade.OK, "caller", f"{caller.subject} has {' '.join(sorted(caller.scopes))}")

@@ -70,6 +70,8 @@ class SignedIn(httpx2.Auth):
         if challenge.wants_more:
             return _missing(challenge, entry, login)
         state = f"not signed in at `{server}`" if entry is None else f"the sign-in at `{server}` has ended"
+        if entry is not None and challenge.description:  # the server may refuse what any new sign-in brings, too
+            state += f": {theirs(challenge.description)}"
         return NotSignedInError(state, login)
 
     def _require_enough(self, challenge: Challenge | None, entry: Entry) -> None:
