@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mcp.server.transport_security import DEFAULT_MAX_REQUEST_BODY_SIZE
-
+from guideway.dsl.parser import DEFAULT_LIMITS
+from guideway.server.request_body import most_bytes
 from guideway.server.tool import TOOL_NAME
 from tests.attacks.oauth.wire import MODERN, RESTART, STATUS, call, message
 
-MOST: Final = DEFAULT_MAX_REQUEST_BODY_SIZE
+MOST: Final = most_bytes(DEFAULT_LIMITS.bytes)
 
 CHALLENGED: Final = 403
 """The gate read the program, and asks for the scope that it lacks."""
