@@ -263,7 +263,7 @@ async def test_a_container_that_never_ran_is_started(engine: Engine) -> None:
     engine.ask("DELETE", "/containers/new?force=1")
 
 
-@pytest.mark.xfail(strict=False, reason="on a busy machine Podman was seen to remove it, not understood yet")
+@pytest.mark.xfail(strict=False, reason="seen to fail on a busy machine, not understood yet")
 async def test_a_container_that_is_removed_when_it_ends_is_not_removed_by_a_restart(engine: Engine) -> None:
     started = engine.run("removed")
     assert (await service(engine, "removed").restart(30)).state is State.RUNNING
