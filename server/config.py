@@ -1,20 +1,16 @@
-"""The configuration: one TOML file, found, read and checked whole. Every key has a default, and every default is safe.
+"""The configuration: one TOML file, read and checked whole. Every key has a default, and every default is safe.
 
-Owns where the file is looked for, whom it is trusted from, and how its mistakes are told: all at once, each with file,
-line and key. It makes nothing: putting parts together is ``wiring``'s.
+Owns what its tables say of each other, and that mistakes are told all at once, each with file, line and key. Where the
+file is looked for is ``config_file``'s. It makes nothing: putting parts together is ``wiring``'s.
 """
 
-import codecs
 import os
-import stat
 import tomllib
-import typing
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
@@ -22,13 +18,15 @@ from pydantic import BaseModel, ValidationError
 from guideway.dsl.lexer import is_name
 from guideway.dsl.scopes import Scope
 from guideway.interpreter.drivers import DRIVERS
-from guideway.interpreter.drivers.base import DriverOptions, ProbeOptions, SocketPath
+from guideway.interpreter.drivers.base import DriverOptions, ProbeOptions
 from guideway.interpreter.drivers.installed import UnusableError
 from guideway.interpreter.drivers.ssh import SshOptions
 from guideway.interpreter.drivers.ways import SocketOptions
 from guideway.interpreter.probes import PROBES
 from guideway.server import toml_places
 from guideway.server.config_errors import ConfigError, Problem, dotted, explain, suggestion, syntax_problem
+from guideway.server.config_file import read
+from guideway.server.config_paths import absolute
 from guideway.server.sections import (
     DEVELOPMENT,
     CallerSection,
@@ -44,11 +42,6 @@ from guideway.server.sections import (
     TenantSection,
     is_loopback,
 )
-
-FILE_NAME: Final = "guideway.toml"
-VARIABLE: Final = "GUIDEWAY_CONFIG"
-SYSTEM_FOLDER: Final = Path("/etc/guideway")
-MOST_BYTES: Final = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,32 +103,11 @@ class Config:
         yield from self.own.items()
 
 
-def find(explicit: str | None = None, environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the configuration file: the one that is named, else the first of the usual places that has one.
-
-    Raises ``ConfigError`` where a file in the current folder belongs to somebody else: whoever may write there could
-    otherwise choose what this user restarts.
-    """
-    named = explicit or environment.get(VARIABLE)
-    if named:
-        return Path(named)
-    here = Path(FILE_NAME)
-    if here.is_file():
-        for owner in (here.lstat().st_uid, here.stat().st_uid):  # a link is a choice of file too
-            if owner not in (0, os.geteuid()):
-                raise ConfigError(here, [Problem(f"belongs to user {owner}", help=f"name it with --config {here}")])
-        return here
-    users = (environment.get("XDG_CONFIG_HOME", ""), f"{environment.get('HOME', '')}/.config")
-    # A relative one would be looked for in the current folder, whoever that belongs to.
-    folders = [Path(folder, "guideway") for folder in users if folder.startswith("/")][:1]
-    return next((path for base in (*folders, SYSTEM_FOLDER) if (path := base / FILE_NAME).is_file()), None)
-
-
 def load(path: Path | None) -> Config:
     """Return the configuration of a file, or the defaults for None. Raises ``ConfigError``."""
     if path is None:
         return _config(None, Document(), Entries({}, {}), {})
-    text = _read(path)
+    text = read(path)
     try:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -143,25 +115,6 @@ def load(path: Path | None) -> Config:
     except RecursionError:
         raise ConfigError(path, [Problem("is nested too deeply")]) from None
     return _Reader(path, text, raw).config()
-
-
-def _read(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            content = file.read(MOST_BYTES + 1)
-    except OSError as error:
-        reason = (error.strerror or type(error).__name__).lower()
-        raise ConfigError(path, [Problem(f"cannot be read: {reason}")]) from None
-    if stat.S_ISREG(mode) and mode & stat.S_IWOTH:
-        raise ConfigError(path, [Problem("can be written by anybody", help=f"chmod o-w {path}")])
-    if len(content) > MOST_BYTES:
-        raise ConfigError(path, [Problem(f"is larger than {MOST_BYTES:,} bytes")])
-    try:
-        return content.removeprefix(codecs.BOM_UTF8).decode("utf-8").replace("\r\n", "\n")
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise ConfigError(path, [Problem("is not UTF-8", line)]) from None
 
 
 def _config(path: Path | None, document: Document, shared: Entries, own: Mapping[str, Entries]) -> Config:
@@ -243,7 +196,7 @@ class _Reader:
             return document, frozenset()
         broken = frozenset(str(path[0]) for path, _, _ in self._problems if path)
         kept = {key: value for key, value in self._raw.items() if key in Document.model_fields and key not in broken}
-        return Document.model_validate(self._absolute(Document, kept)), broken
+        return Document.model_validate(absolute(self._folder, Document, kept)), broken
 
     def _check_server(self, document: Document) -> None:
         server, development = document.server, document.development_issuer
@@ -381,30 +334,11 @@ class _Reader:
         checked = self._check(model, options, path, also=(*others, *more))
         return None if checked is None else (kind, checked)
 
-    def _absolute(self, kind: Any, value: Any) -> Any:
-        """Return a value with its paths made absolute: they are relative to the file, not to who reads it.
-
-        ``kind`` is the annotation that the value is to fit.
-        """
-        if isinstance(value, str):
-            return os.path.join(self._folder, value) if _mentions_path(kind) else value
-        if not isinstance(value, dict):
-            return value
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            kinds = _with_paths(kind)
-            if issubclass(kind, SocketOptions) and "ssh" in value:  # a socket on another machine is not beside the file
-                kinds = {key: part for key, part in kinds.items() if SocketPath not in typing.get_args(part)}
-            return value | {key: self._absolute(kinds[key], value[key]) for key in kinds.keys() & value.keys()}
-        arguments = [part for part in typing.get_args(kind) if part is not type(None)]
-        if typing.get_origin(kind) is dict:
-            return {key: self._absolute(arguments[-1], inner) for key, inner in value.items()}
-        return self._absolute(arguments[0], value) if arguments else value
-
     def _check(
         self, model: type[_Model], table: dict[str, Any], path: toml_places.Path, also: Iterable[str] = ()
     ) -> _Model | None:
         try:
-            return model.model_validate(self._absolute(model, table))
+            return model.model_validate(absolute(self._folder, model, table))
         except ValidationError as errors:
             for error in errors.errors(include_url=False):
                 place = _existing(self._raw, (*path, *error["loc"]), missing=error["type"] == "missing")
@@ -467,20 +401,3 @@ def _rest_of_name(table: dict[str, Any], chooser: str) -> str:
         key, table = inner[0]
         keys.append(key)
     return ".".join(keys)
-
-
-@cache  # asked of every entry of an inventory
-def _with_paths(model: type[BaseModel]) -> Mapping[str, Any]:
-    """Return the annotations of the fields that hold a path, or a table with one somewhere in it."""
-    kinds = {key: field.annotation for key, field in model.model_fields.items()}
-    return {key: kind for key, kind in kinds.items() if _leads_to_path(kind)}
-
-
-def _leads_to_path(annotation: Any) -> bool:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return bool(_with_paths(annotation))
-    return annotation is Path or any(_leads_to_path(part) for part in typing.get_args(annotation))
-
-
-def _mentions_path(annotation: Any) -> bool:
-    return annotation is Path or any(_mentions_path(part) for part in typing.get_args(annotation))

@@ -11,8 +11,9 @@ from guideway.interpreter.inventory import Host, Inventory
 from guideway.interpreter.pipeline import Deadlines, Pipeline
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.service import Service
-from guideway.server.config import FILE_NAME, Config, Entries
+from guideway.server.config import Config, Entries
 from guideway.server.config_errors import ConfigError, Problem
+from guideway.server.config_file import FILE_NAME
 from guideway.server.oauth.access import Access
 from guideway.server.sections import DEVELOPMENT, IssuerSection
 

@@ -6,8 +6,9 @@ from guideway.interpreter.principal import Principal
 from guideway.server import wiring
 from guideway.server.cli.command import Complaint
 from guideway.server.cli.logs import show_log
-from guideway.server.config import Config, find, load
+from guideway.server.config import Config, load
 from guideway.server.config_errors import ConfigError, suggestion
+from guideway.server.config_file import find
 from guideway.server.tls import Tls, TlsError
 
 

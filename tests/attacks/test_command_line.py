@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from guideway.server.cli.command import Exit
-from guideway.server.config import find
 from guideway.server.config_errors import ConfigError
+from guideway.server.config_file import find
 from tests.scripts.session import environment
 
 UGLY = 'TRY{PING "a"}CATCH{} # déjà vu\n'
@@ -89,7 +89,7 @@ def test_no_variable_makes_the_current_folder_a_users_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("guideway.server.config.SYSTEM_FOLDER", tmp_path / "none")
+    monkeypatch.setattr("guideway.server.config_file.SYSTEM_FOLDER", tmp_path / "none")
     (tmp_path / ".config" / "guideway").mkdir(parents=True)
     (tmp_path / ".config" / "guideway" / "guideway.toml").write_text("")
     assert find(None, variables) is None

@@ -14,8 +14,9 @@ from guideway.dsl.printer import format_program
 from guideway.dsl.scopes import Scope
 from guideway.interpreter.results import Status
 from guideway.server import wiring
-from guideway.server.config import Config, find, load
+from guideway.server.config import Config, load
 from guideway.server.config_errors import ConfigError, Problem
+from guideway.server.config_file import find
 
 MISTAKES = Path(__file__).with_name("mistakes.txt").read_text(encoding="utf-8").rstrip("\n").split("\n---\n")[1:]
 WHOLE = """\
@@ -246,7 +247,7 @@ def test_somebody_elses_file_in_the_current_folder_has_to_be_named(
 def test_the_first_place_that_has_a_file_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     user, xdg, system = tmp_path / "home", tmp_path / "xdg", tmp_path / "etc"
-    monkeypatch.setattr("guideway.server.config.SYSTEM_FOLDER", system)
+    monkeypatch.setattr("guideway.server.config_file.SYSTEM_FOLDER", system)
     environment = {"HOME": str(user), "XDG_CONFIG_HOME": str(xdg)}
     assert find(None, environment) is None
     places = [
