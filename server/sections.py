@@ -123,11 +123,15 @@ class TlsSection(Section):
     client_ca: _Path | None = None
 
 
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+
 class ServerSection(Section):
     """``[server]``: where HTTP is served, and under which address clients know it.
 
     ``url`` is the endpoint as clients reach it, and so the resource that tokens are for (RFC 8707); None where that is
     the address that is listened on. ``proxies`` are the reverse proxies whose forwarded headers are believed.
+    From ``log_level`` on is logged; ``info`` has a line a run.
     """
 
     host: Annotated[str, AfterValidator(_address)] = "127.0.0.1"
@@ -135,6 +139,7 @@ class ServerSection(Section):
     url: Url | None = None
     tls: TlsSection | None = None
     proxies: Annotated[tuple[Annotated[Network, BeforeValidator(_network)], ...], Strict(False)] = ()
+    log_level: LogLevel = "info"
 
 
 class IntrospectionSection(Section):

@@ -28,6 +28,7 @@ from guideway.server.kept import Kept
 from guideway.server.publish import KEPT, Audience, NoCopy, Publisher, Wanted, nameable
 from guideway.server.render import event_line, report_lines
 from guideway.server.resources import Resources
+from guideway.server.run_log import log_run
 from guideway.server.schema import input_schema
 
 TOOL_NAME: Final = "execute_diagnostic_pipeline"
@@ -157,7 +158,6 @@ class _Tool:
         except Exception as error:  # the SDK would put the exception's text on the wire
             _log.exception("a pipeline ended in an error of this program")
             raise MCPError(types.INTERNAL_ERROR, "Internal error") from error
-        _log.info("run %s: %s, %d steps, %.3f s", report.run_id, report.status, len(report.steps), report.seconds)
         shown = _result("\n".join(report_lines(report)), is_error=report.status not in _FINE)
         return shown | {"structuredContent": report.to_json()}
 
@@ -182,22 +182,28 @@ class _Tool:
         A client's own cancellation is raised: it wants no answer.
         """
         ended: list[Report] = []
+        caller = self._caller()
+
+        def end(report: Report) -> None:
+            log_run(report, caller)  # here, because whoever cancels a run gets no report of it
+            ended.append(report)
+
         with anyio.CancelScope() as scope:
             self._running.add(scope)
             try:
-                await self._run(ctx, program, ended.append)
+                await self._run(ctx, program, caller, end)
             finally:
                 self._running.remove(scope)
         [report] = ended
         return report
 
-    async def _run(self, ctx: _Context, program: str, end: Callable[[Report], None]) -> None:
+    async def _run(self, ctx: _Context, program: str, caller: Principal, end: Callable[[Report], None]) -> None:
         """Run a program, and report progress to a client that asked for it; ``end`` is given the report in any case.
 
         A disconnect cancels this task.
         """
         if ctx.meta is None or "progress_token" not in ctx.meta:
-            end(await self._pipeline.run(program, self._caller(), on_cancel=end))
+            end(await self._pipeline.run(program, caller, on_cancel=end))
             return
         # An observer must not wait, so the events lie in a stream until the client has taken them; there are at most
         # three for each command of a program. Nor may it raise: the stream is whole until the pipeline has ended, also
@@ -215,7 +221,7 @@ class _Tool:
                 tasks.start_soon(tell)
                 with send:
                     observe = send.send_nowait
-                    end(await self._pipeline.run(program, self._caller(), observe=observe, on_cancel=end))
+                    end(await self._pipeline.run(program, caller, observe=observe, on_cancel=end))
 
 
 def _what_is_wrong(error: ValidationError) -> str:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import anyio
 
@@ -19,12 +19,13 @@ from guideway.server.cli.command import Command, Complaint, Exit, add_configurat
 from guideway.server.cli.configured import complaint, explain_nobody, read_caller, read_config, read_tls
 from guideway.server.cli.console import Console, clean, write_json
 from guideway.server.cli.development import tokens_let_in
+from guideway.server.cli.logs import log_from
 from guideway.server.config import Config, exposure
 from guideway.server.config_errors import ConfigError
 from guideway.server.development_issuer.sign_in import new_code
 from guideway.server.oauth.access import Access
 from guideway.server.oauth.caller import caller as caller_by_token
-from guideway.server.sections import is_loopback
+from guideway.server.sections import LogLevel, is_loopback
 from guideway.server.tool import ToolServer, build_server
 
 _Error = TypeVar("_Error", bound=BaseException)
@@ -40,11 +41,18 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         help="serve Streamable HTTP on an address; without one, where [server] says; port 0 takes a free one",
     )
+    parser.add_argument(
+        "--log-level",
+        choices=get_args(LogLevel),
+        metavar="LEVEL",
+        help=f"what is logged to standard error: {', '.join(get_args(LogLevel))}; without it, what [server] says",
+    )
     add_configuration(parser)
 
 
 def _run(options: argparse.Namespace) -> int:
     config = read_config(options)
+    log_from(options.log_level or config.server.log_level)
     # Standard output belongs to the protocol or to --json, so everything that people read goes to standard error.
     errors = Console(options.color, error=True)
     by_token = not options.stdio and config.asks_for_tokens

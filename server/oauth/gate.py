@@ -32,8 +32,10 @@ from guideway.dsl.scopes import PROGRAM_SCOPES, Scope
 from guideway.server.oauth.access import Access
 from guideway.server.oauth.challenge import Challenges, Scheme
 from guideway.server.oauth.dpop import ProofRefused, Proofs
+from guideway.server.oauth.refusal_log import RefusalLog
 from guideway.server.oauth.sdk_token import sdk_token
 from guideway.server.oauth.verified import IssuerUnavailable, TokenRefused, Verified
+from guideway.server.run_log import log_scopes_missing
 from guideway.server.sections import ENDPOINT
 
 MOST_TOKEN_BYTES: Final = 16_384
@@ -71,6 +73,7 @@ class Gate:
         self._access = access
         self._challenges = Challenges(access)
         self._proofs = Proofs()
+        self._refusals = RefusalLog()
         self._public = public
         self._guarded = guarded
         self._required_scopes = required_scopes
@@ -95,12 +98,14 @@ class Gate:
             return
         held = verified.principal.scopes
         if held.isdisjoint(PROGRAM_SCOPES):
+            log_scopes_missing(verified.principal, frozenset())
             await self._challenges.insufficient_scope(verified, scheme)(request, receive, send)
             return
         if request["method"] == "POST" and request["path"] == ENDPOINT and not held >= PROGRAM_SCOPES:
             body, receive = await _read(receive)
             required = self._required_scopes(_call(body, request))
             if not held >= required:
+                log_scopes_missing(verified.principal, required)
                 await self._challenges.insufficient_scope(verified, scheme, required)(request, receive, send)
                 return
         known = sdk_token(token, verified, self._access.resource)
@@ -122,11 +127,15 @@ class Gate:
             return self._challenges.no_token()
         scheme = _SCHEMES[begins[1].lower()]
         if len(values[0]) > MOST_TOKEN_BYTES:
-            return self._challenges.invalid_token("the token is too long", scheme)
+            return self._refused(request, "the token is too long", scheme)
         found = _CREDENTIALS.fullmatch(values[0])
         if not found:
-            return self._challenges.invalid_token("the token is malformed", scheme)
+            return self._refused(request, "the token is malformed", scheme)
         return scheme, found[1].decode("ascii")
+
+    def _refused(self, request: Request, why: str, scheme: Scheme) -> Response:
+        self._refusals.note("a token", why, _client(request))
+        return self._challenges.invalid_token(why, scheme)
 
     async def _verify(self, request: Request, scheme: Scheme, token: str) -> Verified | Response:
         """Return the caller, or the answer where there is none. Whatever goes wrong, nobody is let in for it."""
@@ -136,10 +145,10 @@ class Gate:
             proves = Scheme.DPOP if verified.key_thumbprint else scheme
             self._check_binding(request, scheme, token, verified)
         except ProofRefused as refused:
-            _log.info("refused a proof: %s", refused)
+            self._refusals.note("a proof", str(refused), _client(request))
             return self._challenges.invalid_proof(str(refused))
         except TokenRefused as refused:
-            _log.info("refused a token: %s", refused)
+            self._refusals.note("a token", str(refused), _client(request))
             return self._challenges.invalid_token(str(refused), proves)
         except IssuerUnavailable as error:
             return self._challenges.unavailable(error)
@@ -226,6 +235,12 @@ class Gate:
             if (now.principal.scopes, now.principal.tenant) != held:
                 return "the token stands for other rights than before"
         return "the token has expired"
+
+
+def _client(request: Request) -> str:
+    """Return the address that a request came from, for the log: a proxy's client where there is a proxy."""
+    client = request.get("client")
+    return str(client[0]) if client else "somebody"
 
 
 async def _read(receive: Receive) -> tuple[bytes, Receive]:
