@@ -23,6 +23,7 @@ from guideway.server.grammar_route import PATH as GRAMMAR
 from guideway.server.grammar_route import grammar_route
 from guideway.server.host_guard import HostGuard
 from guideway.server.http_server import HttpServer
+from guideway.server.last_signal import end_at_next_signal
 from guideway.server.listen import Scheme, authorities, listen, spellings
 from guideway.server.oauth.access import Access
 from guideway.server.oauth.gate import Gate
@@ -114,7 +115,7 @@ async def serve_http(
     clients know it, where that is another. ``access`` opens the way in for tokens for that resource. Calls that are
     running when it is told to stop have ``grace`` seconds to end, then they are cancelled, and their clients are given
     what they did until then; new ones are turned away. A second signal cancels them at once. A cancelled restart is
-    waited for while it brings back what it stopped; a third signal does not even wait for that. ``signals`` False
+    waited for while it brings back what it stopped; a third signal ends the process at once. ``signals`` False
     leaves signals alone, for a server inside another program. With ``tls`` it speaks nothing else, and SIGHUP has the
     certificate read again. ``proxies`` are whose forwarded headers are believed.
 
@@ -155,19 +156,11 @@ async def serve_http(
 
 
 class _Stop:
-    """What the signals ask for, more of it with each one: to stop, not to wait for calls, not to wait for anything."""
+    """What the signals ask for, more of it with the second one: to stop, and not to wait for calls."""
 
     def __init__(self) -> None:
         self.asked = anyio.Event()
         self.at_once = anyio.Event()
-        self.whatever = anyio.Event()
-
-    def more(self) -> None:
-        """Ask for the next one."""
-        for event in (self.asked, self.at_once, self.whatever):
-            if not event.is_set():
-                event.set()
-                break
 
 
 async def _end(http: HttpServer, server: ToolServer, calls: Calls, stop: _Stop, grace: float) -> None:
@@ -179,18 +172,20 @@ async def _end(http: HttpServer, server: ToolServer, calls: Calls, stop: _Stop, 
             calls.turn_away()
             await calls.drain(grace, stop.at_once)
             with anyio.move_on_after(_AFTER_CANCELLATION):
-                while calls.running and not stop.whatever.is_set():
+                while calls.running:
                     server.cancel_calls()  # again: a request that was let in may only now have become a call
-                    await calls.drain(0.1, stop.whatever)
+                    await calls.drain(0.1, anyio.Event())
             calls.cut()
-        http.force_exit = stop.whatever.is_set()
         http.should_exit = True
 
 
 async def _stop_at_signals(stop: _Stop) -> None:
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
-        async for _ in received:
-            stop.more()
+        await anext(received)
+        stop.asked.set()
+        await anext(received)
+        stop.at_once.set()
+    end_at_next_signal()
 
 
 async def _reload_at_sighup(tls: Tls) -> None:
@@ -221,6 +216,6 @@ async def serve_stdio(server: ToolServer) -> None:
 
 async def _end_at_signal(lines: Input) -> None:
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
-        async for _ in received:
-            lines.end()
-            return  # a second signal finds no receiver and ends the process at once
+        await anext(received)
+    end_at_next_signal()
+    lines.end()

@@ -83,8 +83,8 @@ COMMAND = Command(
     description="Run a program on this machine's inventory, by the same checks as the server; with --server, on a\n"
     "server and its inventory, as whoever signed in there. Each step is shown as it happens.\n"
     "Ctrl-C cancels: a restart under way still asks for the start, which takes at most twelve seconds. A\n"
-    "service that does not stop in that time ends up stopped, and the log says so. A second Ctrl-C does\n"
-    "not wait.",
+    "service that does not stop in that time ends up stopped, and the log says so. A second Ctrl-C ends\n"
+    "the command at once: a restart may be half done then.",
     examples=(
         "guideway run restart.diag",
         "guideway run --json --as reader look.diag",

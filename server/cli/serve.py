@@ -197,7 +197,10 @@ COMMAND = Command(
     "or over HTTP. Where the configuration names issuers, whoever asks over HTTP shows a token.\n"
     "Else whoever asks has the scopes of one configured caller, and HTTP is for this machine.",
     examples=("guideway serve --stdio", "guideway serve --http", "guideway serve --http 127.0.0.1:0 --as reader"),
-    exits=((Exit.OK, "the client closed the connection, or SIGINT or SIGTERM came"),),
+    exits=(
+        (Exit.OK, "the client closed the connection, or SIGINT or SIGTERM came"),
+        (Exit.INTERRUPTED, "a third Ctrl-C ended it at once (143 by SIGTERM); over stdio a second one"),
+    ),
     arguments=_arguments,
     run=_run,
 )

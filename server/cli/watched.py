@@ -1,4 +1,4 @@
-"""A run that somebody watches: its list lives while it goes on, and a signal cancels it."""
+"""A run that somebody watches: its list lives while it goes on, a signal cancels it, and one more ends the process."""
 
 import signal
 from collections.abc import Awaitable, Callable
@@ -8,6 +8,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from guideway.server.cli.steps import StepList
+from guideway.server.last_signal import end_at_next_signal
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -21,9 +22,10 @@ async def watch(run: Callable[[], Awaitable[None]], steps: StepList) -> int | No
             task_status.started()
             async for number in numbers:
                 received.append(number)
-                steps.cancelling()
-                tasks.cancel_scope.cancel()
-                return  # a second signal finds no receiver and ends the process at once
+                break
+        end_at_next_signal()
+        steps.cancelling()
+        tasks.cancel_scope.cancel()
 
     async with anyio.create_task_group() as tasks:
         await tasks.start(cancel_at_signal)
