@@ -20,6 +20,7 @@ STAR_LENGTH: Final = 63
 _SEPARATORS: Final = ".:@"
 _SPELLING: Final = re.compile(r"[A-Za-z0-9*][A-Za-z0-9._:@*-]*", re.ASCII)
 _PARTS: Final = re.compile(rf"[^{_SEPARATORS}]*(?:[{_SEPARATORS}]|\Z)")
+_LABELS: Final = re.compile(rf"[^{_SEPARATORS}]+")
 _ONE: Final = "[A-Za-z0-9_-]"
 
 
@@ -59,6 +60,11 @@ class NamePattern(Record):
 
 Spelling = str | NamePattern
 """What an inventory has in a name's place: the name, or a pattern of names."""
+
+
+def separators(text: str) -> str:
+    """Return the separators of a name or a pattern, in order. A name has those of a pattern that means it."""
+    return _LABELS.sub("", text)
 
 
 def is_pattern(text: str) -> bool:

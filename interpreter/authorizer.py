@@ -10,6 +10,7 @@ from typing import NoReturn, assert_never
 from guideway.dsl.analysis import Analysis
 from guideway.dsl.ast import COMMANDS, Command, Target
 from guideway.dsl.errors import Code, Diagnostic, Refusal
+from guideway.dsl.patterns import Spelling
 from guideway.dsl.recovery import MOST_DIAGNOSTICS, nearest
 from guideway.dsl.scopes import Scope, requires
 from guideway.dsl.source import Source
@@ -80,19 +81,20 @@ def authorize_target(command: Command, caller: Principal, inventory: Inventory, 
     """Decide whether the node's name is one that the caller may use with it. Only such names are suggested."""
     if inventory.allows(command.names, command.target):
         return _ALLOW
-    allowed = inventory.names(command.names)
     # A name that the caller may use with no other command is as unknown to them as one that is not there.
     fits = [
         other
         for other in vocabulary(caller, now)
         if other.names is not command.names and inventory.allows(other.names, command.target)
     ]
-    near = nearest(command.target, allowed)
+    near = nearest(command.target, inventory.names(command.names))
     mend = f"did you mean `{near}`?" if near is not None else None
     if near is None and fits:
         mend = f"`{command.target}` can be used with {', '.join(f'`{other.keyword}`' for other in fits)}"
     message = _unknown(command, fits)
-    return Deny(Diagnostic(Code.UNKNOWN_TARGET, message, command.target_span, _few(allowed), mend))
+    return Deny(
+        Diagnostic(Code.UNKNOWN_TARGET, message, command.target_span, _few(inventory.spellings(command.names)), mend)
+    )
 
 
 def require_scopes(analysis: Analysis, caller: Principal, source: Source, now: float) -> None:
@@ -142,6 +144,6 @@ def _unknown(command: Command, fits: Sequence[type[Command]]) -> str:
             assert_never(command.names)
 
 
-def _few(names: tuple[str, ...], most: int = 8) -> tuple[str, ...]:
+def _few(names: tuple[Spelling, ...], most: int = 8) -> tuple[str, ...]:
     quoted = tuple(f'"{name}"' for name in names[:most])
     return (*quoted, f"… {len(names) - most} more") if len(names) > most else quoted

@@ -186,9 +186,9 @@ class Evaluator:
                 finally:
                     self._places.leave()
             case IfRunning():
-                return _found(await self._inventory.services[command.target].settled(self._deadline(command)))
+                return _found(await self._inventory.service(command.target).settled(self._deadline(command)))
             case Restart():
-                service = self._inventory.services[command.target]
+                service = self._inventory.service(command.target)
                 return _found(await service.restart(self._deadline(command), self._break_off))
             case _:
                 assert_never(command)
@@ -198,10 +198,10 @@ class Evaluator:
         seconds = self._deadline(read)
         match read:
             case Ping():
-                echo = await self._inventory.hosts[read.target].ping(seconds)
+                echo = await self._inventory.host(read.target).ping(seconds)
                 return State.RUNNING, f"answered in {echo.seconds * 1000:.1f} ms ({echo.method})", ""
             case GetStatus():
-                return _found(await self._inventory.services[read.target].state(seconds))
+                return _found(await self._inventory.service(read.target).state(seconds))
             case _:
                 assert_never(read)
 

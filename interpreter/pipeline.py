@@ -88,6 +88,8 @@ class Pipeline:
         async with anyio.create_task_group() as tasks:
             for service in {service for inventory in inventories for service in inventory.services.values()}:
                 tasks.start_soon(service.close)
+            for fleet in {found.fleet for inventory in inventories for found in inventory.service_patterns}:
+                tasks.start_soon(fleet.close)
 
     def required_scopes(self, text: str) -> frozenset[Scope]:
         """Return every scope that a program needs, whoever asks. Raises ``Refusal`` for what is no program."""
@@ -167,9 +169,9 @@ class Pipeline:
         """Return the seconds that a command may take: its target's own, else the default of its kind."""
         match command:
             case Ping():
-                return inventory.hosts[command.target].deadline or self.deadlines.ping
+                return inventory.ping_seconds(command.target) or self.deadlines.ping
             case Restart():
-                return inventory.services[command.target].deadline or self.deadlines.restart
+                return inventory.restart_seconds(command.target) or self.deadlines.restart
             case GetStatus():
                 return self.deadlines.get_status
             case IfRunning():

@@ -7,6 +7,7 @@ restart is watched until an instance that was not there before runs, passes its 
 import logging
 import math
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -73,13 +74,19 @@ class Service:
         self._settle = settle
         self._health_seconds = health_seconds
         self._lock = anyio.Lock()
+        self._calls = 0
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a call of it is under way."""
+        return self._calls > 0
 
     async def state(self, deadline: float = math.inf) -> Observation:
         """Return the state now; ``degraded`` where it runs and its health check fails, and ``output`` says how.
 
         Raises ``Fault``, ``cannot_probe`` among others: where the check could not be sent, the state is not known.
         """
-        with only_faults(self.name), anyio.move_on_after(deadline):
+        with self._called(), anyio.move_on_after(deadline):
             seen, ill = await self._look()
             if ill is not None and ill.reason is Reason.CANNOT_PROBE:
                 raise Fault(Reason.CANNOT_PROBE, f"it runs, but its health is not known: {ill.message}", ill.output)
@@ -92,7 +99,7 @@ class Service:
         Whether a service runs does not depend on its health: one whose check could not be sent counts as running.
         """
         seen: Observation | None = None
-        with only_faults(self.name), anyio.move_on_after(deadline):
+        with self._called(), anyio.move_on_after(deadline):
             pauses = _pauses()
             while True:
                 seen, ill = await self._look()
@@ -112,7 +119,7 @@ class Service:
         """
         end = anyio.current_time() + deadline
         waiting = _Waiting(anyio.current_time(), Reason.TIMED_OUT, "another restart of it was not over")
-        with only_faults(self.name):
+        with self._called():
             try:
                 return await self._restart(deadline, end, waiting)
             except anyio.get_cancelled_exc_class():
@@ -127,7 +134,7 @@ class Service:
 
     async def check_restart(self, deadline: float = math.inf) -> None:
         """Return where nothing is known to forbid a restart, and change nothing. Raises ``Fault``, for operators."""
-        with only_faults(self.name), anyio.move_on_after(deadline) as scope:
+        with self._called(), anyio.move_on_after(deadline) as scope:
             if isinstance(self._driver, ChecksRights):
                 await self._driver.check_restart()
         if scope.cancelled_caught:
@@ -135,13 +142,23 @@ class Service:
 
     async def longest_restart(self, deadline: float = math.inf) -> float | None:
         """Return the seconds that its manager lets a restart take, None where it does not say. Raises ``Fault``."""
-        with only_faults(self.name), anyio.move_on_after(deadline):
+        with self._called(), anyio.move_on_after(deadline):
             return await self._driver.longest_restart() if isinstance(self._driver, BoundsRestart) else None
         raise _silence(deadline)
 
     async def close(self) -> None:
         """Give back what the driver holds."""
         await self._driver.close()
+
+    @contextmanager
+    def _called(self) -> Iterator[None]:
+        """Count a call, and let nothing but a ``Fault`` out of it."""
+        self._calls += 1
+        try:
+            with only_faults(self.name):
+                yield
+        finally:
+            self._calls -= 1
 
     async def _restart(self, deadline: float, end: float, waiting: "_Waiting") -> Observation:
         with anyio.CancelScope(deadline=end - min(RESERVE_SECONDS, deadline / 10)):
