@@ -1,30 +1,16 @@
-"""What the tests of containers share: drivers as a configuration makes them, and a count of what is left."""
+"""What the tests of containers share: drivers as a configuration makes them."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import anyio
-import anyio.lowlevel
 import anyio.to_thread
 from tests.system.engines import Engine
-from tests.system.supervisord import wait_for
-from tests.system.test_supervisord import open_sockets
 
 from guideway.interpreter.drivers import DRIVERS
 from guideway.interpreter.drivers.base import ServiceDriver
 from guideway.interpreter.probes.tcp import TcpProbe
 from guideway.interpreter.service import Service
-
-
-@asynccontextmanager
-async def leaving_nothing(world: Engine) -> AsyncIterator[None]:
-    """See that no task, socket and connection is more than before."""
-    before = len(asyncio.all_tasks()), open_sockets(), world.connections()
-    yield
-    await anyio.lowlevel.checkpoint()  # tasks that are over are gone at the loop's next turn
-    assert (len(asyncio.all_tasks()), open_sockets()) == before[:2]
-    wait_for(lambda: world.connections() <= before[2], "the engine to notice", lambda: str(world.connections()))
 
 
 def driver(world: Engine, name: str) -> ServiceDriver:

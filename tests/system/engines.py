@@ -26,8 +26,8 @@ KINDS: Final = ("docker", "podman")
 _CGROUPS = Path("/sys/fs/cgroup")
 _BUSYBOX = Path("/bin/busybox")
 NEEDS: Final = {
-    "docker": {"dockerd": "docker.io", "iptables": "iptables"},
-    "podman": {"podman": "podman"},
+    "docker": {"dockerd": "docker.io", "iptables": "iptables", "busybox": "busybox-static"},
+    "podman": {"podman": "podman", "busybox": "busybox-static"},
 }
 _APPLETS = ("sh", "sleep", "true", "echo", "test", "touch", "printf", "tail", "head", "tr", "cat", "rm")
 

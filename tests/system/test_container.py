@@ -1,11 +1,10 @@
 """Services that are containers of a real Docker and a real Podman: what they are, and the restarts that are ok."""
 
 import socket
-from collections.abc import AsyncIterator
 
 import anyio
 import pytest
-from tests.system.container_drivers import checking, driver, leaving_nothing, service
+from tests.system.container_drivers import checking, driver, service
 from tests.system.engines import Engine
 from tests.system.test_supervisord import restart_fails, soon
 
@@ -14,13 +13,7 @@ from guideway.interpreter.probes.tcp import TcpProbe
 from guideway.interpreter.results import Reason, State
 from guideway.interpreter.untrusted import clean
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(autouse=True)
-async def _nothing_is_left(engine: Engine) -> AsyncIterator[None]:
-    async with leaving_nothing(engine):
-        yield
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_is_left")]
 
 
 # ---- names

@@ -8,8 +8,9 @@ import anyio
 import anyio.to_thread
 import pytest
 from tests.attacks.cancelling import cancelled_at
-from tests.system.container_drivers import driver, leaving_nothing
+from tests.system.container_drivers import driver
 from tests.system.engines import Engine
+from tests.system.remains import leaving_nothing
 from tests.system.test_supervisord import soon
 
 from guideway.interpreter.drivers.base import ServiceDriver
@@ -29,7 +30,7 @@ def at_each_point(engine: Engine, name: str, work: Work, afterwards: Callable[[]
     async def attack() -> int:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: logged.append(context.get("exception")))
         step = 1
-        async with leaving_nothing(engine):
+        async with leaving_nothing(engine.connections):
             while await cancelled_at(step, work(driver(engine, name))):
                 await afterwards()
                 step += 1

@@ -1,10 +1,8 @@
 """Restarts of containers that are not ok, each with its reason, and those that are cancelled, on both engines."""
 
-from collections.abc import AsyncIterator
-
 import anyio
 import pytest
-from tests.system.container_drivers import checking, driver, leaving_nothing, service
+from tests.system.container_drivers import checking, driver, service
 from tests.system.engines import Engine
 from tests.system.supervisord import wait_for
 from tests.system.test_supervisord import restart_fails, soon, unused_port
@@ -14,13 +12,7 @@ from guideway.interpreter.probes.tcp import TcpProbe
 from guideway.interpreter.results import Reason
 from guideway.interpreter.service import Service
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(autouse=True)
-async def _nothing_is_left(engine: Engine) -> AsyncIterator[None]:
-    async with leaving_nothing(engine):
-        yield
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_is_left")]
 
 
 # ---- every way in which an accepted restart is not a service that works

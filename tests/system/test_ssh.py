@@ -1,8 +1,6 @@
 """Services over SSH on a real sshd: one connection for all of a host, how it breaks and is mended, and what is left."""
 
-import gc
 import os
-from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,7 +9,8 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 from tests.attacks.cancelling import cancelled_at
-from tests.system.ssh_drivers import fault_of, left, nothing_more_than, program
+from tests.system.remains import in_quiet, nothing_more_than
+from tests.system.ssh_drivers import fault_of, program
 from tests.system.sshd import ME, Sshd, make_key
 from tests.system.supervisord import Supervisord, wait_for
 from tests.system.test_supervisord import ignoring, restart_fails, soon
@@ -25,29 +24,7 @@ from guideway.interpreter.drivers.ways import WayLost
 from guideway.interpreter.results import Reason, State
 from guideway.interpreter.service import Service
 
-pytestmark = pytest.mark.anyio
-
-PROGRAMS = {
-    "good": ["sleep", "1000"],
-    "stubborn": ["sh", "-c", "trap '' TERM; exec sleep 1000"],
-}
-SETTINGS = {"good": {"stopwaitsecs": "1"}, "stubborn": {"stopwaitsecs": "1"}}
-
-
-@pytest.fixture(scope="module")
-def supervisord() -> Iterator[Supervisord]:
-    with Supervisord(PROGRAMS, SETTINGS) as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-async def _nothing_is_left(caplog: pytest.LogCaptureFixture) -> AsyncIterator[None]:
-    """After every test: nothing more than before, and no complaint of a library's or the loop's."""
-    before = left()
-    yield
-    await nothing_more_than(before)
-    gc.collect()  # which is when the loop complains of exceptions that nobody looked at
-    assert not [record for record in caplog.records if record.name.startswith(("asyncio", "dbus_fast"))]
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_is_left")]
 
 
 # ---- one connection
@@ -255,7 +232,7 @@ async def test_cancelled_at_every_await_nothing_is_left(shared_sshd: Sshd, super
             driver = program(supervisord, "good", shared_sshd.way())
             if connected:
                 await driver.observe()
-            before = left()
+            before = await in_quiet()
             call = driver.observe() if work == "observe" else driver.restart(lambda _: None, soon(20))
             cut = await cancelled_at(at, call)
             if connected:

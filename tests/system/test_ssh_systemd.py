@@ -1,7 +1,6 @@
 """Units of a systemd behind a real sshd: who is let do what, and what becomes of a restart without its connection."""
 
-import gc
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 
 import anyio
@@ -9,7 +8,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 from tests.attacks.cancelling import cancelled_at
-from tests.system.ssh_drivers import left, nothing_more_than, unit
+from tests.system.ssh_drivers import unit
 from tests.system.sshd import Sshd, need_sshd
 from tests.system.supervisord import wait_for
 from tests.system.systemd import Systemd, need_containers
@@ -22,17 +21,7 @@ from guideway.interpreter.drivers.systemd.driver import SystemdDriver
 from guideway.interpreter.results import Reason, State
 from guideway.interpreter.service import Service
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(autouse=True)
-async def _nothing_is_left(caplog: pytest.LogCaptureFixture) -> AsyncIterator[None]:
-    """After every test: nothing more than before, and no complaint of a library's or the loop's."""
-    before = left()
-    yield
-    await nothing_more_than(before)
-    gc.collect()  # which is when the loop complains of exceptions that nobody looked at
-    assert not [record for record in caplog.records if record.name.startswith(("asyncio", "dbus_fast"))]
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_is_left")]
 
 
 @pytest.fixture(scope="module")

@@ -1,15 +1,14 @@
 """Services over SSH, on a real sshd: whom the host is to be, with which key it is asked, and what it lets through."""
 
-import gc
 import os
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.system.ssh_drivers import fault_of, left, nothing_more_than, program
+from tests.system.ssh_drivers import fault_of, program
 from tests.system.sshd import ME, Sshd, fingerprint, make_key, need_sshd, public
 from tests.system.supervisord import Supervisord, wait_for
 from tests.system.test_supervisord import soon
@@ -18,29 +17,7 @@ from guideway.interpreter.drivers.supervisord import SupervisordOptions
 from guideway.interpreter.drivers.ways import Way
 from guideway.interpreter.results import Reason, State
 
-pytestmark = pytest.mark.anyio
-
-PROGRAMS = {
-    "good": ["sleep", "1000"],
-    "stubborn": ["sh", "-c", "trap '' TERM; exec sleep 1000"],
-}
-SETTINGS = {"good": {"stopwaitsecs": "1"}, "stubborn": {"stopwaitsecs": "1"}}
-
-
-@pytest.fixture(scope="module")
-def supervisord() -> Iterator[Supervisord]:
-    with Supervisord(PROGRAMS, SETTINGS) as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-async def _nothing_is_left(caplog: pytest.LogCaptureFixture) -> AsyncIterator[None]:
-    """After every test: nothing more than before, and no complaint of a library's or the loop's."""
-    before = left()
-    yield
-    await nothing_more_than(before)
-    gc.collect()  # which is when the loop complains of exceptions that nobody looked at
-    assert not [record for record in caplog.records if record.name.startswith(("asyncio", "dbus_fast"))]
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_is_left")]
 
 
 # ---- who is trusted

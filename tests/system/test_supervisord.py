@@ -1,10 +1,9 @@
 """Services behind a real supervisord: what they are, and what a restart of each kind of program comes to."""
 
-import asyncio
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from guideway.interpreter.results import Event, Outcome, Reason, State, Step
 from guideway.interpreter.service import Service
 from guideway.interpreter.untrusted import clean
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_is_left")]
 
 PROGRAMS = {
     "good": ["sleep", "1000"],
@@ -60,19 +59,6 @@ SETTINGS = {
 def world() -> Iterator[Supervisord]:
     with Supervisord(PROGRAMS, SETTINGS) as running:
         yield running
-
-
-@pytest.fixture(autouse=True)
-async def _nothing_is_left() -> AsyncIterator[None]:
-    """After every test: no task, no socket and no connection more than before."""
-    before = len(asyncio.all_tasks()), open_sockets()
-    yield
-    assert (len(asyncio.all_tasks()), open_sockets()) == before
-
-
-def open_sockets() -> int:
-    links = (os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.is_symlink())
-    return sum(link.startswith("socket:") for link in links)
 
 
 def driver(world: Supervisord, program: str) -> ServiceDriver:

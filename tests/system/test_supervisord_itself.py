@@ -1,12 +1,11 @@
 """A real supervisord that asks for a password, shuts down, reloads, or was killed; and what it says of its times."""
 
-import asyncio
 import base64
 import logging
 import os
 import signal
 import xmlrpc.client
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,13 @@ import anyio
 import anyio.to_thread
 import pytest
 from tests.system.supervisord import Supervisord, wait_for
-from tests.system.test_supervisord import driver, ignoring, open_sockets, restart_fails, service, unused_port
+from tests.system.test_supervisord import driver, ignoring, restart_fails, service, unused_port
 
 from guideway.interpreter.drivers.base import BoundsRestart, Fault
 from guideway.interpreter.drivers.supervisord import SupervisordOptions
 from guideway.interpreter.results import Reason, State
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_is_left")]
 
 PROGRAMS = {"good": ["sleep", "1000"], "stubborn": ["sh", "-c", "trap '' TERM; exec sleep 1000"]}
 SETTINGS = {"good": {"stopwaitsecs": "1"}, "stubborn": {"stopwaitsecs": "60", "startsecs": "2"}}
@@ -30,14 +29,6 @@ SETTINGS = {"good": {"stopwaitsecs": "1"}, "stubborn": {"stopwaitsecs": "60", "s
 def world() -> Iterator[Supervisord]:
     with Supervisord(PROGRAMS, SETTINGS) as running:
         yield running
-
-
-@pytest.fixture(autouse=True)
-async def _nothing_is_left() -> AsyncIterator[None]:
-    """After every test: no task, no socket and no connection more than before."""
-    before = len(asyncio.all_tasks()), open_sockets()
-    yield
-    assert (len(asyncio.all_tasks()), open_sockets()) == before
 
 
 SECRET = "marker-of-a-password"  # noqa: S105  # of no worth
@@ -150,6 +141,7 @@ async def test_a_supervisord_that_was_killed_leaves_its_programs_and_the_next_on
     with Supervisord({"one": ["sleep", "1000"]}) as world:
         assert world.server is not None
         orphan = world.run("one")
+        wait_for(lambda: _lives(orphan), "the program to be what it is to run")
         world.server.kill()
         world.server.wait()
         with pytest.raises(Fault, match="a supervisord that was killed leaves the programs running") as caught:

@@ -1,26 +1,19 @@
 """Services that are units of a real systemd: what they are, and the restarts that are ok."""
 
 import socket
-from collections.abc import AsyncIterator
 
 import anyio
 import pytest
 from tests.system.supervisord import wait_for
 from tests.system.systemd import Systemd
-from tests.system.systemd_drivers import driver, ignoring, leaving_nothing, service
+from tests.system.systemd_drivers import driver, ignoring, service
 from tests.system.test_supervisord import restart_fails, soon
 
 from guideway.interpreter.drivers.base import Fault, Phase
 from guideway.interpreter.probes.tcp import TcpProbe
 from guideway.interpreter.results import Reason, State
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(autouse=True)
-async def _nothing_is_left(systemd: Systemd) -> AsyncIterator[None]:
-    async with leaving_nothing(systemd):
-        yield
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_is_left")]
 
 
 # ---- states

@@ -1,11 +1,9 @@
 """A real systemd that goes away, comes back or hangs, what is no bus; and the systemd of a user."""
 
-import asyncio
-import gc
 import os
 import shutil
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
@@ -16,7 +14,7 @@ from tests.attacks.cancelling import cancelled_at
 from tests.system.supervisord import wait_for
 from tests.system.systemd import Systemd, need_containers
 from tests.system.systemd_drivers import GUEST, as_guest
-from tests.system.test_supervisord import open_sockets, restart_fails, soon
+from tests.system.test_supervisord import restart_fails, soon
 from tests.system.units import UNITS
 
 from guideway.interpreter.drivers.base import Fault
@@ -26,20 +24,9 @@ from guideway.interpreter.drivers.systemd.driver import SystemdDriver
 from guideway.interpreter.results import Reason, State
 from guideway.interpreter.service import Service
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_is_left")]
 
 GOOD, STUBBORN, OTHER = "good.service", "stubborn.service", "other.service"
-
-
-@pytest.fixture(autouse=True)
-async def _nothing_is_left(caplog: pytest.LogCaptureFixture) -> AsyncIterator[None]:
-    """After every test: no task and no socket more than before, and no complaint of the library's or the loop's."""
-    before = len(asyncio.all_tasks()), open_sockets()
-    yield
-    await anyio.lowlevel.checkpoint()
-    assert (len(asyncio.all_tasks()), open_sockets()) == before
-    gc.collect()  # which is when the loop complains of exceptions that nobody looked at
-    assert not [record for record in caplog.records if record.name.startswith(("asyncio", "dbus_fast"))]
 
 
 @pytest.fixture

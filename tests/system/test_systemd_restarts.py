@@ -1,6 +1,5 @@
 """Restarts of units of a real systemd that are not ok, each with its reason, and those that are cancelled."""
 
-from collections.abc import AsyncIterator
 from contextlib import suppress
 
 import anyio
@@ -8,7 +7,7 @@ import pytest
 from tests.attacks.cancelling import cancelled_at
 from tests.system.supervisord import wait_for
 from tests.system.systemd import Systemd
-from tests.system.systemd_drivers import driver, ignoring, leaving_nothing, service
+from tests.system.systemd_drivers import driver, ignoring, service
 from tests.system.test_supervisord import restart_fails, soon, unused_port
 
 from guideway.interpreter.drivers.systemd.bus import Bus
@@ -16,13 +15,7 @@ from guideway.interpreter.drivers.systemd.driver import SystemdDriver
 from guideway.interpreter.probes.tcp import TcpProbe
 from guideway.interpreter.results import Reason, State
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(autouse=True)
-async def _nothing_is_left(systemd: Systemd) -> AsyncIterator[None]:
-    async with leaving_nothing(systemd):
-        yield
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_is_left")]
 
 
 # ---- every way in which an accepted restart is not a service that works

@@ -1,12 +1,11 @@
 """Who may restart a unit, who may not, and what would let them: with polkit and without."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from tests.system.machine import need
 from tests.system.systemd import Systemd, need_containers
-from tests.system.systemd_drivers import GUEST, as_guest, driver_of_guest, leaving_nothing, service
+from tests.system.systemd_drivers import GUEST, as_guest, driver_of_guest, service
 from tests.system.test_supervisord import restart_fails
 from tests.system.units import UNITS
 
@@ -20,13 +19,7 @@ from guideway.server import wiring
 from guideway.server.cli.inventory import look
 from guideway.server.config import load
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(autouse=True)
-async def _nothing_is_left(systemd: Systemd) -> AsyncIterator[None]:
-    async with leaving_nothing(systemd):
-        yield
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_is_left")]
 
 
 async def test_who_may_not_restart_is_told_so_and_may_still_look(systemd: Systemd) -> None:

@@ -5,6 +5,7 @@ again. Never looks at what passes.
 """
 
 import asyncio
+import os
 import socket
 import tempfile
 from contextlib import suppress
@@ -34,7 +35,7 @@ class Relay:
         self._from_far, self._to_far = far
         self._place = place
         self._near: asyncio.StreamWriter | None = None
-        self._folder = Path(tempfile.mkdtemp(prefix="guideway-"))
+        self._folder = Path(tempfile.mkdtemp(prefix=f"guideway-{os.getpid()}-"))  # whose it is, where one is left
         self.path = self._folder / "s"
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
