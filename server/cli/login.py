@@ -9,18 +9,18 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from guideway.server.cli.command import Command, Complaint, Exit
-from guideway.server.cli.console import BOLD, GREEN, YELLOW, Console, write_json
+from guideway.server.cli.console import BOLD, GREEN, RED, YELLOW, Console, write_json
 from guideway.server.cli.logs import show_log
 from guideway.server.cli.person import complaint, person, speaking_to
 from guideway.server.sign_in.auth import SignedIn
 from guideway.server.sign_in.browser import Person
 from guideway.server.sign_in.challenge import is_scope, read_challenge
 from guideway.server.sign_in.entry import Entry, words
-from guideway.server.sign_in.errors import ScopesMissingError, SignInError, WrongUsageError
+from guideway.server.sign_in.errors import ScopesMissingError, SignInError, StorageError, WrongUsageError
 from guideway.server.sign_in.servers import client, server_url
 from guideway.server.sign_in.session import Session
 from guideway.server.sign_in.signing import OFFLINE, Wish, asked_for, sign_in
-from guideway.server.sign_in.store import standard_store
+from guideway.server.sign_in.store import Unreadable, standard_store
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,17 +112,33 @@ async def _sign_in(session: Session, asked: Person, wish: Wish) -> tuple[Entry, 
 
 
 def _show(options: argparse.Namespace) -> int:
+    """Say where somebody is signed in, and what cannot be read of that; one that cannot hides none of the others."""
     store = standard_store()
-    entries = [entry for server in store.servers() if (entry := store.read(server)) is not None]
+    entries, problems = list[Entry](), list[StorageError]()
+    for kept in store.kept():
+        try:
+            if isinstance(kept, Unreadable):
+                raise kept.why  # told as those of the keyring are
+            entry = store.read(kept)
+        except StorageError as problem:
+            problems.append(problem)
+        else:
+            entries += [entry] if entry is not None else []
     if options.json:
-        write_json({"servers": [_document(entry) for entry in entries]})
-        return Exit.OK
-    console = Console(options.color)
-    for entry in entries:
-        _say(console, entry, None)
-    if not entries:
-        console.line("signed in nowhere")
-    return Exit.OK
+        unreadable = [{"message": str(problem), "help": problem.help} for problem in problems]
+        write_json({"servers": [_document(entry) for entry in entries], "unreadable": unreadable})
+    else:
+        console, errors = Console(options.color), Console(options.color, error=True)
+        for entry in entries:
+            _say(console, entry, None)
+        if not entries and not problems:
+            console.line("signed in nowhere")
+        console.stream.flush()
+        for one in problems:
+            errors.line(("error: ", f"{BOLD};{RED}"), str(one))
+            if one.help:
+                errors.line(f"  help: {one.help}")
+    return Exit.USAGE if problems else Exit.OK
 
 
 def _document(entry: Entry) -> dict[str, Any]:

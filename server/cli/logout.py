@@ -12,7 +12,7 @@ from guideway.server.cli.person import complaint
 from guideway.server.sign_in.errors import SignInError
 from guideway.server.sign_in.servers import server_url
 from guideway.server.sign_in.session import Session
-from guideway.server.sign_in.store import TokenStore, standard_store
+from guideway.server.sign_in.store import TokenStore, Unreadable, standard_store
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,8 +27,10 @@ def _run(options: argparse.Namespace) -> int:
         raise Complaint("either SERVER_URL or --all is needed", help="guideway login --show lists where you are")
     try:
         store = standard_store()
-        servers = store.servers() if options.all else [server_url(options.server)]
-        ended = [anyio.run(_sign_out, store, server, options.ca_file) for server in servers]
+        if options.all:
+            ended = anyio.run(_sign_out_everywhere, store, options.ca_file)
+        else:
+            ended = [anyio.run(_sign_out, store, server_url(options.server), options.ca_file)]
     except SignInError as error:
         raise complaint(error) from None
     if options.json:
@@ -36,6 +38,29 @@ def _run(options: argparse.Namespace) -> int:
     else:
         _say(Console(options.color), ended)
     return Exit.FAILED if any(one["error"] for one in ended) else Exit.OK
+
+
+async def _sign_out_everywhere(store: TokenStore, ca_file: str | None) -> list[dict[str, Any]]:
+    """Sign out of each server, and remove each file that cannot be read; what fails stops none of the others."""
+    ended = []
+    for kept in list(store.kept()):
+        try:
+            if isinstance(kept, Unreadable):
+                store.discard(kept)
+                ended.append(_document(str(kept.path), error=str(kept.why)))
+            else:
+                ended.append(await _sign_out(store, kept, ca_file))
+        except SignInError as error:
+            name = str(kept.path) if isinstance(kept, Unreadable) else kept
+            ended.append(_document(name, error=str(error), gone=False))
+    await store.tidy()
+    return ended
+
+
+def _document(
+    server: str, *, was_there: bool = True, revoked: bool = False, error: str | None = None, gone: bool = True
+) -> dict[str, Any]:
+    return {"server": server, "was_signed_in": was_there, "revoked": revoked, "error": error, "gone": gone}
 
 
 async def _sign_out(store: TokenStore, server: str, ca_file: str | None) -> dict[str, Any]:
@@ -52,13 +77,16 @@ async def _sign_out(store: TokenStore, server: str, ca_file: str | None) -> dict
             was_there, trouble = True, str(error)
         finally:
             store.remove(server)
-    return {"server": server, "was_signed_in": was_there, "revoked": revoked, "error": trouble}
+    return _document(server, was_there=was_there, revoked=revoked, error=trouble)
 
 
 def _say(console: Console, ended: list[dict[str, Any]]) -> None:
     for one in ended:
         if not one["was_signed_in"]:
             console.line(f"not signed in at {one['server']}")
+            continue
+        if not one["gone"]:
+            console.line(("not removed: ", YELLOW), f"{one['server']}: {one['error']}")
             continue
         console.line(f"signed out of {one['server']}; the tokens are gone from this machine")
         if one["error"]:
@@ -75,7 +103,7 @@ COMMAND = Command(
     examples=("guideway logout https://guideway.example.com/mcp", "guideway logout --all"),
     exits=(
         (Exit.OK, "nothing is left on this machine"),
-        (Exit.FAILED, "nothing is left, but the issuer was not told"),
+        (Exit.FAILED, "the issuer was not told, or something could not be removed; what that is is said"),
     ),
     arguments=_arguments,
     run=_run,

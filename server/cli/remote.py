@@ -10,12 +10,14 @@ from functools import partial
 from typing import Any, Final
 
 import anyio
+import httpx2
 import mcp_types as types
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from guideway import __version__
 from guideway.dsl.analysis import analyze
+from guideway.dsl.ast import Restart
 from guideway.dsl.errors import Code, Refusal
 from guideway.dsl.parser import Limits, parse
 from guideway.dsl.scopes import PROGRAM_SCOPES, known_scopes
@@ -23,8 +25,8 @@ from guideway.dsl.source import Source
 from guideway.interpreter.authorizer import require_scopes
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.results import Report, Step
-from guideway.server.cli.command import Exit
-from guideway.server.cli.console import BOLD, DIM, RED, Console, write_json
+from guideway.server.cli.command import Complaint, Exit
+from guideway.server.cli.console import BOLD, CYAN, DIM, RED, Console, write_json
 from guideway.server.cli.files import STDIN, read_program
 from guideway.server.cli.logs import show_log
 from guideway.server.cli.outcome import exit_code, refused_unread, say_outcome
@@ -55,7 +57,7 @@ def run_there(options: argparse.Namespace) -> int:
 
     def end(report: Report, document: dict[str, Any], note: str | None = None) -> int:
         if options.json:
-            write_json(document)
+            write_json(document | ({"help": note} if note else {}))
         else:
             say_outcome(errors, steps, report, note)
         return exit_code(report)
@@ -75,14 +77,44 @@ def run_there(options: argparse.Namespace) -> int:
         refused = refused_unread(_refusal(source, error))
         return end(refused, refused.to_json(), error.help)
     except SignInError as error:
-        raise complaint(error, Exit.FAILED if call.began else Exit.USAGE) from None
+        raise _broken(call, error, options.server) from None
     if call.report is not None:
         return end(call.report, call.document)
-    if options.json:
-        write_json({"error": {"code": "cancelled", "message": f"cancelled: {_CANCELLED}", "help": None}})
-    else:
-        steps.line((f"cancelled: {_CANCELLED if call.began else 'nothing ran'}", f"{BOLD};{RED}"))
+    _say_cancelled(options, call, steps, errors)
     return 128 + (number or 0)
+
+
+def _say_cancelled(options: argparse.Namespace, call: "_Call", steps: StepList, errors: Console) -> None:
+    message, mend = f"cancelled: {_CANCELLED if call.began or call.is_open else 'nothing ran'}", None
+    if unknown := call.unknown:
+        message, mend = f"{message}; {_not_known(unknown)}", _how_to_find_out(unknown, options.server)
+    if options.json:
+        write_json({"error": {"code": "cancelled", "message": message, "help": mend, "unknown": unknown}})
+    else:
+        if mend:
+            errors.line(("note: ", CYAN), mend)
+            errors.stream.flush()
+        steps.line((message, f"{BOLD};{RED}"))
+
+
+def _broken(call: "_Call", error: SignInError, server: str) -> Complaint:
+    """Return what went wrong, with what that leaves unknown where the program was sent already."""
+    code = Exit.FAILED if call.began or call.is_open else Exit.USAGE
+    unknown = call.unknown
+    if not unknown or not isinstance(error, ServerError):
+        return complaint(error, code)
+    said = ServerError(f"{error}; {_not_known(unknown)}", _how_to_find_out(unknown, server))
+    return complaint(said, code, unknown=unknown)
+
+
+def _not_known(services: list[str]) -> str:
+    return f"whether `{'`, `'.join(services)}` was restarted, and how that ended, is not known"
+
+
+def _how_to_find_out(services: list[str], server: str) -> str:
+    """Return the command that says what a restart has left of services. Names have no character that a shell reads."""
+    asks = " ".join(f'GET_STATUS "{name}"' for name in services)
+    return f"see what is now: echo '{asks}' | guideway run - --server {theirs(server)}; the server's log has the run"
 
 
 def _person(options: argparse.Namespace, errors: Console) -> Person | None:
@@ -110,15 +142,30 @@ def _refusal(source: Source, error: ScopesMissingError) -> Refusal:
 
 
 class _Call:
-    """One call of the tool. ``report`` is None where a signal came first; ``document`` is it as the server sent it."""
+    """One call of the tool. ``report`` is None where a signal came first; ``document`` is it as the server sent it.
+
+    ``began`` is whether a step was seen, ``is_open`` whether the program was sent, and what it did is not known.
+    """
 
     def __init__(self, source: Source, steps: StepList) -> None:
         self.report: Report | None = None
         self.document: dict[str, Any] = {}
         self.began = False
+        self.is_open = False
         self._source = source
         self._steps = steps
         self._shown: list[str] = []
+
+    @property
+    def unknown(self) -> list[str]:
+        """The services of which it is not known whether the program has restarted them."""
+        if not self.is_open:
+            return []
+        try:
+            commands = analyze(parse(self._source.text, name=self._source.name, limits=_LIMITS)).targets
+        except Refusal:  # the server refuses it, too
+            return []
+        return sorted(name for command, name in commands if command is Restart)
 
     async def make(self, session: Session, asked: Person | None) -> int | None:
         """Make the call; return the signal that cancelled it. Raises ``SignInError``."""
@@ -133,9 +180,19 @@ class _Call:
             client(session.server, session.ca_file, SignedIn(session, asked)) as http,
             Client(streamable_http_client(session.server, http_client=http), client_info=about) as mcp,
         ):
+            http.event_hooks["request"].append(self._is_sent)
+            http.event_hooks["response"].insert(0, self._is_answered)
             # Not `call_tool`: it would list the tools, to hold a report against a schema that the server gave itself.
             result = await mcp.session.send_request(call, types.CallToolResult, progress_callback=self._progress)
             self._end(result, session.server)
+
+    async def _is_sent(self, request: httpx2.Request) -> None:
+        if request.method == "POST" and b'"tools/call"' in request.content:
+            self.is_open = True
+
+    async def _is_answered(self, response: httpx2.Response) -> None:
+        if response.status_code in (401, 403, 421, 429):  # it was turned away before anything ran
+            self.is_open = False
 
     async def _progress(self, progress: float, total: float | None, message: str | None) -> None:  # noqa: ARG002
         if message is None or self.report is not None:  # late: the report has it
@@ -147,6 +204,7 @@ class _Call:
 
     def _end(self, result: types.CallToolResult, server: str) -> None:
         if result.structured_content is None:
+            self.is_open = False
             said = " ".join(part.text for part in result.content if isinstance(part, types.TextContent))
             raise ServerError(f"`{server}` ran nothing: {theirs(said)}")
         try:

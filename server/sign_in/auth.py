@@ -11,7 +11,13 @@ import httpx2
 from guideway.server.sign_in.browser import Person
 from guideway.server.sign_in.challenge import Challenge, read_challenge
 from guideway.server.sign_in.entry import Entry
-from guideway.server.sign_in.errors import NotSignedInError, ScopesMissingError, SignInError, theirs
+from guideway.server.sign_in.errors import (
+    DeclinedError,
+    NotSignedInError,
+    ScopesMissingError,
+    SignInError,
+    theirs,
+)
 from guideway.server.sign_in.session import Session
 from guideway.server.sign_in.signing import asked_for, sign_in
 
@@ -61,7 +67,13 @@ class SignedIn(httpx2.Auth):
                 return kept  # somebody signed in meanwhile
             if self._person is None:
                 raise self._nobody_to_ask(challenge, kept)
-            return await sign_in(self._session, challenge, self._person)
+            try:
+                return await sign_in(self._session, challenge, self._person)
+            except DeclinedError as declined:
+                if not challenge.wants_more:
+                    raise
+                # The program lacks its scope as it did before: that is a refusal of it.
+                raise _missing(challenge, kept, f"{declined}{f'; {declined.help}' if declined.help else ''}") from None
 
     def _nobody_to_ask(self, challenge: Challenge, entry: Entry | None) -> SignInError:
         server = self._session.server

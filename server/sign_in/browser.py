@@ -46,8 +46,14 @@ class Person:
         if page is not None:
             page.remove()
 
-    async def answer(self, redirect: Redirect) -> Answer:
-        """Wait for what the issuer answers. Raises ``SignInError`` where that takes too long."""
+    async def answer(self, redirect: Redirect, forgets: str | None = None) -> Answer:
+        """Wait for what the issuer answers. Raises ``SignInError`` where that takes too long.
+
+        ``forgets`` is the command after which the shell registers anew, where the issuer may not know its client.
+        """
+        self._tell(f"waiting for the browser to come back from there, {_MINUTES} minutes at most; Ctrl-C ends it")
+        if forgets is not None:
+            self._tell(f"if the page says that it does not know the client: Ctrl-C, `{forgets}`, and sign in again")
         answers: list[Answer] = []
         with anyio.move_on_after(_MINUTES * 60):
             async with anyio.create_task_group() as tasks:
@@ -56,7 +62,12 @@ class Person:
                 answers.append(await redirect.answer())
                 tasks.cancel_scope.cancel()
         if not answers:
-            raise SignInError(f"nobody signed in within {_MINUTES} minutes")
+            raise SignInError(
+                f"nobody signed in within {_MINUTES} minutes",
+                f"where the page showed an error, that says why; `{forgets}` has the client registered anew"
+                if forgets
+                else "where the page showed an error, that says why",
+            )
         return answers[0]
 
     async def _read(self, redirect: Redirect) -> None:

@@ -24,6 +24,10 @@ class WrongUsageError(SignInError):
     code = "usage"
 
 
+class DeclinedError(SignInError):
+    """The issuer, or the person who was asked, grants nothing of what was asked for."""
+
+
 class StorageError(SignInError):
     """Tokens cannot be kept, or what is kept is not to be trusted."""
 

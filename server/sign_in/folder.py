@@ -3,6 +3,7 @@
 A file or folder that others could read or write is refused, never mended in passing: what it holds may be known by now.
 """
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -64,14 +65,20 @@ class PrivateFolder:
             raise _cannot("write", path, error) from None
 
     def remove(self, name: str) -> None:
-        """Remove a file, or the link of that name. Raises ``StorageError``."""
+        """Remove a file, or the link of that name, and what a shell that was killed left of writing it.
+
+        Raises ``StorageError``.
+        """
         try:
             (self.path / name).unlink(missing_ok=True)
+            for left in self.path.glob(f"{name}.*.new"):
+                left.unlink(missing_ok=True)
         except OSError as error:
             raise _cannot("remove", self.path / name, error) from None
 
     def names(self, suffix: str) -> Iterator[str]:
         """Yield the names of the files that end with ``suffix``, in order. Raises ``StorageError``."""
+        self._is_private()
         try:
             yield from sorted(each.name for each in self.path.iterdir() if each.suffix == suffix)
         except FileNotFoundError:
@@ -80,28 +87,40 @@ class PrivateFolder:
             raise _cannot("read", self.path, error) from None
 
     @asynccontextmanager
-    async def lock(self, name: str) -> AsyncIterator[None]:
+    async def lock(self, name: str, *, of: str) -> AsyncIterator[None]:
         """Hold a lock that one process, and one task of it, has at a time. It ends with its process.
 
-        Raises ``StorageError``. The file of a lock stays: removing it would let two hold what they take for one lock.
+        Its own file goes with the file that it is ``of``. Raises ``StorageError``.
         """
         path = self.path / name
-        try:
-            self._make()
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise _cannot("lock", path, error) from None
+        descriptor = self._opened(path)
         try:
             with anyio.move_on_after(_PATIENCE) as waiting:
-                while not _locked(descriptor):  # noqa: ASYNC110  # another process has it, which sets no event
-                    await anyio.sleep(0.02)
+                while not (held := _locked(descriptor)) or not _is(path, descriptor):
+                    if held:  # of a file that was removed meanwhile: who comes now would take another for the lock
+                        fresh = self._opened(path)
+                        os.close(descriptor)
+                        descriptor = fresh
+                    await anyio.sleep(0.02)  # another process has it, which sets no event
             if waiting.cancelled_caught:
                 raise StorageError(
                     f"another shell has held `{path}` for {_PATIENCE:.0f} seconds", "end it, and try again"
                 )
-            yield
+            try:
+                yield
+            finally:
+                if not os.path.lexists(self.path / of):  # noqa: ASYNC240  # on this machine's own disk
+                    with contextlib.suppress(OSError):  # a file without content, which harms nobody
+                        path.unlink()
         finally:
             os.close(descriptor)  # and gives the lock up
+
+    def _opened(self, path: Path) -> int:
+        try:
+            self._make()
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise _cannot("lock", path, error) from None
 
     def _make(self) -> None:
         make_folder(self.path)
@@ -142,6 +161,14 @@ def _locked(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def _is(path: Path, descriptor: int) -> bool:
+    """Say whether a descriptor is of the file that stands at a path now."""
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def _cannot(verb: str, path: Path, error: OSError) -> StorageError:

@@ -47,7 +47,9 @@ def server_url(text: str) -> str:
         raise WrongUsageError(_NOT_PRIVATE.format(theirs(text)))
     name = f"[{host}]" if ":" in host else host
     at = name if port in (None, _PORTS[parts.scheme]) else f"{name}:{port}"
-    return urlunsplit((parts.scheme, at, parts.path if parts.path.strip("/") else ENDPOINT, "", ""))
+    path = parts.path if parts.path.strip("/") else ENDPOINT
+    path = ENDPOINT if path == f"{ENDPOINT}/" else path  # which no server has: a second name for what is kept
+    return urlunsplit((parts.scheme, at, path, "", ""))
 
 
 def require_private(url: str, server: str) -> None:

@@ -19,11 +19,13 @@ from mcp.shared.auth import (
     OAuthToken,
     ProtectedResourceMetadata,
 )
+from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_server_url
 
+from guideway.server.sections import is_loopback
 from guideway.server.sign_in.browser import Person
 from guideway.server.sign_in.challenge import Challenge
 from guideway.server.sign_in.entry import Entry, Secrets, end_of
-from guideway.server.sign_in.errors import SignInError, WrongUsageError, theirs
+from guideway.server.sign_in.errors import DeclinedError, SignInError, WrongUsageError, theirs
 from guideway.server.sign_in.redirect import Redirect, listen
 from guideway.server.sign_in.servers import client, explain, require_private, said
 from guideway.server.sign_in.session import Session, metadata
@@ -62,6 +64,7 @@ class Wish:
 async def sign_in(session: Session, challenge: Challenge, person: Person, wish: Wish | None = None) -> Entry:
     """Let a person sign in for what a challenge asks, and keep what comes of it. Raises ``SignInError``."""
     wish = wish or Wish()
+    session.store.try_out()
     kept = session.store.read(session.server)
     known = _known_client(kept, wish)
     refused: SignInError | None = None
@@ -90,6 +93,20 @@ def asked_for(challenge: Challenge, entry: Entry | None) -> tuple[str, ...]:
     """Return the scopes to ask for: a step-up loses none that were granted."""
     granted = entry.scopes if entry is not None and challenge.wants_more else ()
     return tuple(dict.fromkeys((*granted, *challenge.scopes)))
+
+
+async def _require_same(server: str, resource: str | None) -> None:
+    """Raise ``SignInError`` for a server that says it is another one: RFC 9728, section 3.3."""
+    if resource is None or check_resource_allowed(
+        requested_resource=resource_url_from_server_url(server), configured_resource=resource
+    ):
+        return
+    said = theirs(resource)
+    here, there = urlsplit(server), urlsplit(resource)
+    mend = "is it the right URL? if so, its operator has to mend `url` of [server]"
+    if here.port == there.port and is_loopback(here.hostname or "") and is_loopback(there.hostname or ""):
+        mend = f"sign in there: guideway login {said}"  # another spelling, and tokens are for one
+    raise SignInError(f"`{server}` does not match the name that the server has for itself, `{said}`", mend)
 
 
 def _known_client(kept: Entry | None, wish: Wish) -> OAuthClientInformationFull | None:
@@ -135,6 +152,7 @@ class _Attempt:
             self._send_person,
             self._person_is_back,
             client_metadata_url=wish.client_metadata_url or (kept.client_metadata_url if kept else None),
+            validate_resource_url=_require_same,
         )
 
     async def made(self) -> Entry:
@@ -223,7 +241,10 @@ class _Attempt:
         self._person.send(url, why)
 
     async def _person_is_back(self) -> AuthorizationCodeResult:
-        answer = await self._person.answer(self._redirect)
+        forgets = None
+        if self._client is not None and self._wish.client_id is None and self._kept is not None:
+            forgets = f"guideway logout {self._session.server}"  # the client may be one that the issuer has forgotten
+        answer = await self._person.answer(self._redirect, forgets)
         if answer.error is None and answer.code is not None:
             return AuthorizationCodeResult(code=answer.code, state=answer.state, iss=answer.issuer)
         validate_authorization_response_iss(answer.issuer, self._provider.context.oauth_metadata)
@@ -231,7 +252,7 @@ class _Attempt:
         mend = None
         if answer.error == "invalid_scope":
             mend = f"a client that registers anew may ask: `guideway logout {self._session.server}`, and sign in again"
-        raise SignInError(f"`{self._discovered()[0].issuer}` did not grant it: {what}", mend)
+        raise DeclinedError(f"`{self._discovered()[0].issuer}` did not grant it: {what}", mend)
 
     async def get_tokens(self) -> OAuthToken | None:
         """Return what is kept: to a step-up the SDK's client adds what was granted."""

@@ -6,13 +6,14 @@ The file is there in both cases, so that entries can be listed and locked. ``GUI
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import ValidationError
 
+from guideway.dsl.record import Record
 from guideway.server.sign_in.entry import Entry, Secrets
 from guideway.server.sign_in.errors import StorageError, theirs
 from guideway.server.sign_in.folder import PrivateFolder
@@ -20,6 +21,15 @@ from guideway.server.state import NoStateError, state_folder
 
 VARIABLE: Final = "GUIDEWAY_TOKENS"
 _SERVICE: Final = "guideway"
+_TRIAL: Final = "trial"  # the name of what is kept only to see that something can be
+
+
+class Unreadable(Record):
+    """A file that should hold a sign-in: its name and its path, and why it cannot be read."""
+
+    name: str
+    path: Path
+    why: StorageError
 
 
 class TokenStore:
@@ -62,14 +72,43 @@ class TokenStore:
         finally:
             self._folder.remove(_name(server))
 
-    def servers(self) -> list[str]:
-        """Return the servers that something is kept for. Raises ``StorageError``."""
-        kept = [(name, self._folder.read(name)) for name in self._folder.names(".json")]
-        return [self._entry(content, name).server for name, content in kept if content is not None]
+    def kept(self) -> Iterator[str | Unreadable]:
+        """Yield each server that something is kept for, and each file that cannot be read.
+
+        Raises ``StorageError`` where the folder cannot be.
+        """
+        for name in self._folder.names(".json"):
+            try:
+                content = self._folder.read(name)
+                if content is not None:
+                    yield self._entry(content, name).server
+            except StorageError as why:
+                yield Unreadable(name, self._folder.path / name, why)
+
+    def discard(self, unreadable: Unreadable) -> None:
+        """Remove a file that cannot be read. Raises ``StorageError``."""
+        self._folder.remove(unreadable.name)
+
+    async def tidy(self) -> None:
+        """Remove the locks of what is kept no more. Raises ``StorageError``."""
+        for name in list(self._folder.names(".lock")):
+            async with self._folder.lock(name, of=name.replace(".lock", ".json")):
+                pass
+
+    def try_out(self) -> None:
+        """See that a sign-in can be kept, before anybody makes one. Raises ``StorageError``."""
+        if self.uses_keyring:
+            _try_keyring()
+        name = f"{_TRIAL}.{os.getpid()}"
+        try:
+            self._folder.write(name, b"")
+        finally:
+            self._folder.remove(name)
 
     def lock(self, server: str) -> AbstractAsyncContextManager[None]:
         """Hold a server's entry while it is renewed: an issuer that sees a refresh token twice revokes them all."""
-        return self._folder.lock(_name(server).replace(".json", ".lock"))
+        name = _name(server)
+        return self._folder.lock(name.replace(".json", ".lock"), of=name)
 
     def where(self, server: str) -> str:
         """Say where a server's secrets go, for a person."""
@@ -123,6 +162,15 @@ def _keyring() -> Any:
             "the package `keyring` is not installed", f"pip install 'guideway[keyring]', or {VARIABLE}=file"
         ) from None
     return keyring
+
+
+def _try_keyring() -> None:
+    keyring = _keyring()
+    try:
+        keyring.set_password(_SERVICE, _TRIAL, _TRIAL)
+        keyring.delete_password(_SERVICE, _TRIAL)
+    except keyring.errors.KeyringError as error:
+        raise _keyring_fault(error) from None
 
 
 def _to_keyring(entry: Entry) -> None:

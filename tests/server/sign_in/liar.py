@@ -130,10 +130,10 @@ class Visitor(Person):
         self._tasks = tasks
         super().__init__(self.told.append, opens=False, pastes=False)
 
-    async def answer(self, redirect: Redirect) -> Answer:
+    async def answer(self, redirect: Redirect, forgets: str | None = None) -> Answer:
         """Browse while the answer is waited for."""
         self._tasks.start_soon(self._browse, self.told[-1].strip())
-        return await super().answer(redirect)
+        return await super().answer(redirect, forgets)
 
     async def _browse(self, url: str) -> None:
         async with httpx2.AsyncClient(follow_redirects=True, trust_env=False) as http:

@@ -18,7 +18,13 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from guideway.server.sign_in.auth import SignedIn
 from guideway.server.sign_in.challenge import read_challenge
 from guideway.server.sign_in.entry import Entry
-from guideway.server.sign_in.errors import NotSignedInError, ScopesMissingError, ServerError, SignInError
+from guideway.server.sign_in.errors import (
+    NotSignedInError,
+    ScopesMissingError,
+    ServerError,
+    SignInError,
+    StorageError,
+)
 from guideway.server.sign_in.servers import client, require_private
 from guideway.server.sign_in.session import Session
 from guideway.server.sign_in.signing import Wish, sign_in
@@ -87,6 +93,38 @@ async def test_a_server_that_says_it_is_another_gets_no_token_for_it(
         await attempt(session, visitor)
     assert liar.counts.keys() == {"mcp"}
     assert not visitor.told
+
+
+async def test_another_spelling_of_a_servers_address_is_told_the_right_one(
+    visitor: Visitor, liar: Liar, tmp_path: Path
+) -> None:
+    """Not a second sign-in beside the first: tokens are for one URL."""
+    other = Session(liar.url.replace("127.0.0.1", "localhost"), TokenStore(tmp_path / "other", uses_keyring=False))
+    with pytest.raises(SignInError) as refused:
+        await attempt(other, visitor)
+    assert f"`{other.server}` does not match" in str(refused.value)
+    assert refused.value.help == f"sign in there: guideway login {liar.url}"
+
+
+async def test_tokens_that_cannot_be_kept_are_never_asked_for(session: Session, visitor: Visitor, liar: Liar) -> None:
+    path = Path(session.store.where(session.server)).parent
+    path.mkdir(parents=True, mode=0o755)
+    path.chmod(0o755)
+    with pytest.raises(StorageError, match="others may read or write"):
+        await attempt(session, visitor)
+    assert liar.counts.keys() == {"mcp"}
+    assert not visitor.told
+
+
+async def test_where_a_client_may_be_forgotten_the_way_out_is_told(
+    session: Session, visitor: Visitor, liar: Liar
+) -> None:
+    await attempt(session, visitor)
+    waits = "waiting for the browser to come back from there, 10 minutes at most; Ctrl-C ends it"
+    assert visitor.told[-1] == waits
+    await attempt(session, visitor)
+    assert visitor.told[-2] == waits
+    assert f"`guideway logout {liar.url}`" in visitor.told[-1]
 
 
 async def test_an_issuer_whose_metadata_is_anothers_is_refused(session: Session, visitor: Visitor, liar: Liar) -> None:

@@ -167,6 +167,25 @@ def test_signing_out_forgets_also_where_the_issuer_cannot_be_told(place: Place, 
     assert not list(shell.folder.glob("*.json"))
 
 
+def test_one_bad_file_stops_neither_the_list_nor_signing_out_everywhere(place: Place, shell: Shell) -> None:
+    shell.run("login", place.url)
+    bad = shell.folder / f"{'0' * 32}.json"
+    bad.write_text("{}")
+    bad.chmod(0o600)
+    shown = shell.run("login", "--show")
+    assert f"signed in at {place.url}" in shown.stdout
+    assert f"error: `{bad}` does not hold a sign-in of this version\n  help: remove it" in shown.stderr
+    assert shown.returncode == 4
+    said = shell.json("login", "--show")
+    assert [len(said["servers"]), len(said["unreadable"])] == [1, 1]
+    ended = shell.run("logout", "--all")
+    assert ended.returncode == 1
+    assert f"signed out of {place.url}" in ended.stdout
+    assert f"signed out of {bad}" in ended.stdout
+    assert "does not hold a sign-in" in ended.stdout
+    assert list(shell.folder.iterdir()) == [], "no lock either"
+
+
 def test_the_examples_of_the_help_work_with_a_server_in_the_place_of_theirs(place: Place, shell: Shell) -> None:
     shell.program('PING "api.internal"\n', "restart.diag")
     ran = 0

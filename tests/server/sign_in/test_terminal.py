@@ -28,8 +28,10 @@ def test_a_missing_scope_opens_the_browser_and_the_program_runs(place: Place, sh
     shown = lines(terminal)
     assert shown[0] == f"this needs `{READ}`, `{WRITE}`; the browser opens:"
     assert shown[1].strip() == shell.visits[-2], "the address is printed, too"
-    assert shown[2].startswith(' 1 ok        RESTART "database": is running')
-    assert shown[3].startswith("completed: 1 step")
+    assert shown[2].startswith("waiting for the browser")
+    assert f"`guideway logout {place.url}`" in shown[3], "the client is an old one"
+    assert shown[4].startswith(' 1 ok        RESTART "database": is running')
+    assert shown[5].startswith("completed: 1 step")
     assert shell.kept()["secrets"]["tokens"]["scope"].split() == [READ, WRITE], "what was granted before is not lost"
     assert shell.run("run", "program.diag", "--server", place.url).returncode == 0, "and it is kept"
 

@@ -68,6 +68,7 @@ def test_a_file_without_certificates_is_wrong_usage(tmp_path: Path, content: str
         ("https://GUIDEWAY.example.com:443/mcp", "https://guideway.example.com/mcp"),
         ("https://guideway.example.com:8443/ops/mcp", "https://guideway.example.com:8443/ops/mcp"),
         ("http://127.0.0.1:8765", "http://127.0.0.1:8765/mcp"),
+        ("http://127.0.0.1:8765/mcp/", "http://127.0.0.1:8765/mcp"),
         ("http://[::1]:80/mcp", "http://[::1]/mcp"),
         ("http://localhost:8765/mcp", "http://localhost:8765/mcp"),
     ],

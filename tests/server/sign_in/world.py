@@ -44,16 +44,22 @@ probe = "memory"
 
 [services.database]
 driver = "memory"
+impact = "low"
+reversibility = "easy"
 state = "stopped"
 settle_seconds = 0.05
 
 [services.cache]
 driver = "memory"
+impact = "low"
+reversibility = "easy"
 behaviour = "dies_at_once"
 settle_seconds = 0
 
 [services.slow]
 driver = "memory"
+impact = "low"
+reversibility = "easy"
 start_seconds = 600
 restart_seconds = 900
 """
