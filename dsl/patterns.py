@@ -8,6 +8,7 @@ name of a pattern is known, each name that a pattern means is one that a program
 """
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from guideway.dsl.lexer import NAME_LENGTH
@@ -43,6 +44,11 @@ class NamePattern(Record):
     def example(self, star: str = "a") -> str:
         """Return a name that the pattern spells, with a text in the place of each star."""
         return self.text.replace(STAR, star)
+
+    def names(self) -> Iterator[str]:
+        """Yield names that the pattern means, at least one: with numbers in the place of the stars."""
+        numbers = range(1, len(self.but) + 2)
+        return (name for number in numbers if (name := self.example(str(number))) not in self.but)
 
     @property
     def stars(self) -> int:

@@ -9,6 +9,7 @@ from typing import Final
 
 from guideway.dsl.ast import Target
 from guideway.dsl.parser import DEFAULT_LIMITS, Limits
+from guideway.dsl.patterns import Spelling
 from guideway.dsl.scopes import PROGRAM_SCOPES, Scope, scope_list
 from guideway.grammar.dialects import Published, dialect_of
 from guideway.grammar.fit import fit
@@ -30,7 +31,8 @@ class GrammarCopy:
 
     ``sha256`` is the hash of the text in UTF-8, in lower-case hexadecimal. ``scopes`` are those that the copy spells
     programs for: of the caller's, the ones that let a program run. ``names`` says by kind in which form names are
-    written: the caller's own, listed or as a tree, or the pattern of all names; ``notes`` says that in words.
+    written: the caller's own, as a list, a tree or with patterns, or the pattern of all names; ``notes`` says that in
+    words.
 
     The rest is None in a copy that is not for generation, where layout is free and nothing is bounded. ``shape`` is the
     largest that the limits leave of the one asked for. ``longest_bytes`` is the length of the longest text, None where
@@ -68,7 +70,7 @@ def copy_for(
     scopes: frozenset[Scope],
     dialect: str = "lark",
     *,
-    names: Mapping[Target, Sequence[str]] | None = None,
+    names: Mapping[Target, Sequence[Spelling]] | None = None,
     layout: Layout = Layout.ONE_LINE,
     shape: Shape | None = None,
     wrap: Wrap = Wrap.NONE,
@@ -76,10 +78,10 @@ def copy_for(
 ) -> GrammarCopy:
     """Return the grammar for a caller with these scopes, in one of ``DIALECTS``.
 
-    ``names`` are those that the caller may use with each kind of command; a kind without any, or not mentioned, has no
-    command in the copy. None stands for any name. ``shape`` None is ``FINITE``, or where the dialect or the limits have
-    no room for it, the deepest that fits. ``limits`` are the server's: no shape goes beyond them. Dialects that are not
-    for generation have no layout, shape or wrap.
+    ``names`` are the names, and the patterns of names, that the caller may use with each kind of command; a kind
+    without any, or not mentioned, has no command in the copy. None stands for any name. ``shape`` None is ``FINITE``,
+    or where the dialect or the limits have no room for it, the deepest that fits. ``limits`` are the server's: no shape
+    goes beyond them. Dialects that are not for generation have no layout, shape or wrap.
 
     Raises ``NoGrammar`` where the scopes allow no command, or none has anything to name; ``TooLarge`` where the dialect
     has no room for the shape; ``ValueError`` for any other dialect, a text that is no name, and a shape or wrap that
@@ -94,7 +96,7 @@ def _copy(
     scopes: frozenset[Scope],
     dialect: str,
     *,
-    held: tuple[tuple[Target, tuple[str, ...]], ...] | None,
+    held: tuple[tuple[Target, tuple[Spelling, ...]], ...] | None,
     layout: Layout,
     shape: Shape | None,
     wrap: Wrap,

@@ -1,9 +1,9 @@
 """Sets of names to grammar: exactly those names, in a form that engines compile fast.
 
 A few names are listed. Many become a prefix tree, in which siblings with the same continuations share a character
-class, so that ``web-000`` to ``web-999`` cost three classes. Where a tree would still be too large, the general pattern
-stands in, and says so: a copy that names anything is only a help to the caller, and the interpreter refuses what is not
-in the inventory.
+class, so that ``web-000`` to ``web-999`` cost three classes. Patterns of names, which ``stars`` spells, stand beside
+the names. Where all of it would be too large, the general pattern stands in, and says so: a copy that names anything
+is only a help to the caller, and the interpreter refuses what is not in the inventory.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,9 @@ from os.path import commonprefix
 from typing import Final
 
 from guideway.dsl.lexer import NAME_LENGTH, is_name
+from guideway.dsl.patterns import NamePattern, Spelling, separators
 from guideway.grammar.model import Alternative, Characters, Group, Item, Literal, Repeat, leaves
+from guideway.grammar.stars import FIRST, QUOTE, alternatives_of, characters
 
 LISTED: Final = 64
 """Up to so many names are listed."""
@@ -28,8 +30,6 @@ compiles for seconds; llama.cpp and llguidance would not mind.
 _DEEPEST: Final = 24
 """Groups stand inside groups so deep; names that branch more often are listed from there on."""
 
-QUOTE: Final = Literal('"')
-_FIRST: Final = Characters((("0", "9"), ("A", "Z"), ("a", "z")))
 _REST: Final = Characters(((".", "."), ("0", ":"), ("@", "Z"), ("_", "_"), ("a", "z"), ("-", "-")))
 
 
@@ -38,44 +38,59 @@ class Form(StrEnum):
 
     LIST = "list"
     TREE = "tree"
-    PATTERN = "pattern"
+    PATTERNS = "patterns"  # those of the inventory, exactly, with its names as a list or a tree beside them
+    PATTERN = "pattern"  # that of all names
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What a name terminal spells, its quotes included, in which form, and how many names those are; None is any."""
+    """What a name terminal spells, its quotes included, in which form, and how many that are; None is any name.
+
+    A pattern of names counts as one.
+    """
 
     form: Form
     alternatives: tuple[Alternative, ...]
     count: int | None
 
 
-def exactly(names: Iterable[str], *, listed: int = LISTED, in_tree: int = IN_TREE) -> Names:
-    """Return the grammar of these names, sorted.
+def exactly(names: Iterable[Spelling], *, listed: int = LISTED, in_tree: int = IN_TREE) -> Names:
+    """Return the grammar of these names and of what these patterns of names mean, sorted.
 
-    Where a tree of them has more than ``in_tree`` pieces, it is that of any name that is no longer than the longest.
+    Where it would have more than ``in_tree`` pieces, it is that of any name that is no longer than the longest.
 
     Raises ``ValueError`` for none at all, and for a text that is no name of the language: so no quote, backslash
     or line end can get into a grammar.
     """
-    sorted_names = sorted(set(names))
-    if not sorted_names:
-        raise ValueError("there are no names")
-    for name in sorted_names:
+    given = set(names)
+    patterns = sorted((name for name in given if isinstance(name, NamePattern)), key=str)
+    texts = sorted(name for name in given if isinstance(name, str))
+    for name in texts:
         if not is_name(name):
             raise ValueError(f"{name!r} is not a name that a program can spell")
-    count = len(sorted_names)
-    if count <= listed:
-        return Names(Form.LIST, tuple(Alternative((Literal(f'"{name}"'),)) for name in sorted_names), count)
-    tree = (Alternative(_joined((QUOTE, *_tree(sorted_names), QUOTE))),)
-    if sum(1 for _ in leaves(tree)) <= in_tree:
-        return Names(Form.TREE, tree, count)
-    return replace(any_name(max(map(len, sorted_names))), count=count)
+    if not given:
+        raise ValueError("there are no names")
+    starred = tuple(alternative for pattern in patterns for alternative in alternatives_of(pattern))
+    by_form: dict[str, list[NamePattern]] = {}
+    for pattern in patterns:
+        by_form.setdefault(separators(pattern.text), []).append(pattern)
+    others = [name for name in texts if all(one.match(name) is None for one in by_form.get(separators(name), ()))]
+    if len(others) <= listed:
+        form, spelled = Form.LIST, tuple(Alternative((Literal(f'"{name}"'),)) for name in others)
+    else:
+        form, spelled = Form.TREE, (Alternative(_joined((QUOTE, *_tree(others), QUOTE))),)
+    spelled = (*starred, *spelled)
+    if form is Form.LIST and not patterns:
+        return Names(form, spelled, len(given))
+    if sum(1 for _ in leaves(spelled)) <= in_tree:
+        return Names(Form.PATTERNS if patterns else form, spelled, len(given))
+    longest = max([*map(len, texts), *(pattern.longest for pattern in patterns)])
+    return replace(any_name(longest), count=len(given))
 
 
 def any_name(length: int = NAME_LENGTH) -> Names:
     """Return the grammar of every name of at most ``length`` characters."""
-    return Names(Form.PATTERN, (Alternative((QUOTE, _FIRST, Repeat(_REST, 0, length - 1), QUOTE)),), None)
+    return Names(Form.PATTERN, (Alternative((QUOTE, FIRST, Repeat(_REST, 0, length - 1), QUOTE)),), None)
 
 
 def _tree(texts: list[str], depth: int = 0) -> tuple[Item, ...]:
@@ -103,21 +118,8 @@ def _branches(texts: list[str], depth: int) -> tuple[Alternative, ...]:
     for first, rest in by_first.items():
         by_rest.setdefault(tuple(rest), []).append(first)
     return tuple(
-        Alternative(_joined((_characters(firsts), *_tree(list(rest), depth + 1)))) for rest, firsts in by_rest.items()
+        Alternative(_joined((characters(firsts), *_tree(list(rest), depth + 1)))) for rest, firsts in by_rest.items()
     )
-
-
-def _characters(chars: list[str]) -> Item:
-    """Return one character as a literal, several as a class of ranges; they are sorted. A hyphen is in no range."""
-    if len(chars) == 1:
-        return Literal(chars[0])
-    ranges: list[tuple[str, str]] = []
-    for char in chars:
-        if ranges and ord(char) == ord(ranges[-1][1]) + 1 and ranges[-1][1] != "-":
-            ranges[-1] = (ranges[-1][0], char)
-        else:
-            ranges.append((char, char))
-    return Characters(tuple(ranges))
 
 
 def _joined(items: tuple[Item, ...]) -> tuple[Item, ...]:

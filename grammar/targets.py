@@ -5,13 +5,14 @@ from dataclasses import replace
 from typing import assert_never
 
 from guideway.dsl.ast import Target
+from guideway.dsl.patterns import Spelling
 from guideway.grammar.dialects.regex import regex
 from guideway.grammar.model import Alternative, Definition, Grammar, Paragraph, Pattern, Reference, Terminal
 from guideway.grammar.names import Form, Names, any_name, exactly
 from guideway.grammar.trim import restrict
 
 
-def names_of(grammar: Grammar, names: Mapping[Target, Sequence[str]] | None) -> dict[Target, Names]:
+def names_of(grammar: Grammar, names: Mapping[Target, Sequence[Spelling]] | None) -> dict[Target, Names]:
     """Return what each name terminal of a grammar spells: any name where ``names`` is None.
 
     Raises ``ValueError`` for a text that is no name of the language.
@@ -45,7 +46,7 @@ def fill(grammar: Grammar, names: Mapping[Target, Names]) -> Grammar:
                 return replace(definition, alternatives=found.alternatives)
             case Form.PATTERN if found.count is None:
                 return definition
-            case Form.TREE | Form.PATTERN:
+            case Form.TREE | Form.PATTERNS | Form.PATTERN:
                 return replace(definition, alternatives=(Alternative((Pattern(regex(found.alternatives, {})),)),))
             case _:
                 assert_never(found.form)

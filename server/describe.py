@@ -4,7 +4,7 @@ What is said stays bounded, however large the inventory is: a description has at
 copy that is longer than ``MOST_INLINE`` is named by its resource and its digest.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ import mcp_types as types
 from guideway.dsl.analysis import analyze
 from guideway.dsl.ast import COMMANDS, Command, Target
 from guideway.dsl.parser import parse
+from guideway.dsl.patterns import STAR_LENGTH, NamePattern, Spelling
 from guideway.dsl.scopes import Scope
 from guideway.grammar import GrammarCopy, published_grammar, trim
 from guideway.grammar.dialects.lark import print_grammar
@@ -30,6 +31,8 @@ MOST_INLINE: Final = 16_384
 # Of each kind; a longer list costs a model more than the answer to a wrong name, which names what is near.
 _MOST_NAMES: Final = 50
 _MOST_CHARACTERS: Final = 1_000
+_MOST_LEFT_OUT: Final = 10
+_STAR: Final = f"each * stands for 1 to {STAR_LENGTH} letters, digits, _ or -"
 
 _EXAMPLES: Final = (
     (
@@ -140,17 +143,23 @@ def _does(commands: Iterable[type[Command]]) -> str:
     return " and ".join([*does, *(["restarts services"] if any(command.mutates for command in commands) else [])])
 
 
-def _listed(names: tuple[str, ...]) -> str:
-    """Return the first names as alternatives, at least one, and how many more there are."""
-    lengths = accumulate(len(name) for name in names[:_MOST_NAMES])
+def _listed(names: Sequence[Spelling]) -> str:
+    """Return the first names as alternatives, at least one, and how many more there are; what a star is, behind one."""
+    lengths = accumulate(len(str(name)) for name in names[:_MOST_NAMES])
     shown = max(1, sum(length <= _MOST_CHARACTERS for length in lengths))
     more = [f"… {len(names) - shown} more"] if names[shown:] else []
-    return " | ".join([*(f'"{name}"' for name in names[:shown]), *more])
+    listed = " | ".join([*(f'"{name}"' for name in names[:shown]), *more])
+    left_out = sorted({name for one in names[:shown] if isinstance(one, NamePattern) for name in one.but})
+    if left_out:
+        few = [f'"{name}"' for name in left_out[:_MOST_LEFT_OUT]]
+        few += [f"… {len(left_out) - len(few)} more"] if left_out[len(few) :] else []
+        listed += f", but not {', '.join(few)}"
+    return f"{listed} ({_STAR})" if any(isinstance(name, NamePattern) for name in names) else listed
 
 
 def examples(scopes: frozenset[Scope], names: Names, most: int = 2) -> list[str]:
     """Return programs that a caller with these scopes may write with these names, the richest first."""
-    first = {kind.value: names[kind][0] for kind in Target if names[kind]}
+    first = {kind.value: _first(names[kind]) for kind in Target if names[kind]}
     found = []
     for example in _EXAMPLES:
         try:
@@ -160,3 +169,10 @@ def examples(scopes: frozenset[Scope], names: Names, most: int = 2) -> list[str]
         if analyze(parse(text)).scopes <= scopes:
             found.append(text)
     return found[:most]
+
+
+def _first(names: Sequence[Spelling]) -> str:
+    """Return the first name, or where there are patterns alone, one that the first of them means."""
+    texts = (name for name in names if isinstance(name, str))
+    made = (name for one in names if isinstance(one, NamePattern) for name in one.names())
+    return next(texts, None) or next(made)

@@ -15,6 +15,7 @@ import anyio
 from anyio import to_thread
 
 from guideway.dsl.ast import Target
+from guideway.dsl.patterns import Spelling
 from guideway.dsl.scopes import PROGRAM_SCOPES, Scope
 from guideway.grammar import DIALECTS, GrammarCopy, Layout, NoGrammar, NothingToName, Wrap, copy_for
 from guideway.interpreter.inventory import Inventory
@@ -29,8 +30,8 @@ RESOURCE: Final = "guideway://grammar"
 KEPT: Final = 64
 """How many copies a publisher keeps."""
 
-Names = Mapping[Target, tuple[str, ...]]
-"""What can be named, by the kind of the name."""
+Names = Mapping[Target, tuple[Spelling, ...]]
+"""What can be named, by the kind of the name: patterns of names, and names."""
 
 CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "dialect": DIALECTS,
@@ -139,7 +140,7 @@ class Publisher:
 
 def nameable(inventory: Inventory) -> Names:
     """Return what programs can name in an inventory."""
-    return {kind: inventory.names(kind) for kind in Target}
+    return {kind: inventory.spellings(kind) for kind in Target}
 
 
 def wanted(parameters: Iterable[tuple[str, str]]) -> Wanted:

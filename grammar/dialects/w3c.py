@@ -168,8 +168,8 @@ class _Reader:
 
     def _mark(self) -> str:
         if self._take("{"):
-            self._at = self._regex.index("}", self._at) + 1
-            return "*"
+            least, self._at = self._regex[self._at], self._regex.index("}", self._at) + 1
+            return "*" if least == "0" else "+"
         return next((mark for mark in MARKS.values() if self._take(mark)), "")
 
     def _take(self, text: str) -> bool:

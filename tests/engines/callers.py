@@ -6,7 +6,7 @@ a grammar. What a copy says of itself is taken at its word, to be held to it: it
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -16,12 +16,13 @@ from typing import Final, assert_never
 from guideway.dsl import Limits, Refusal, analyze, format_program, parse
 from guideway.dsl.ast import Block, Command, GetStatus, IfRunning, Ping, Program, Restart, Statement, Target, TryCatch
 from guideway.dsl.lexer import is_name
+from guideway.dsl.patterns import NamePattern, Spelling, read_pattern
 from guideway.dsl.printer import format_one_line
 from guideway.dsl.scopes import Scope
 from guideway.grammar import FINITE, Form, GrammarCopy, Layout, Shape, Wrap, copy_for
 from tests.strategies import block, program
 
-Names = Mapping[Target, tuple[str, ...]]
+Names = Mapping[Target, tuple[Spelling, ...]]
 
 UNBOUNDED: Final = Shape(nesting=64, statements=None)
 _WIDE: Final = Limits(bytes=10**9, nesting=100, commands=10**9)
@@ -55,10 +56,17 @@ class Caller:
         """Say whether the copy has a command of the kind with this name."""
         if self.names is None:
             return is_name(name)
-        usable = _usable(self, kind)
+        usable, patterns = _usable(self, kind)
         if usable and _promised(self).names.get(kind) is Form.PATTERN:
             return is_name(name) and len(name) <= max(map(len, usable))
-        return name in usable
+        return name in usable or any(means(pattern, name) for pattern in patterns)
+
+    @property
+    def written(self) -> Mapping[Target, tuple[str, ...]] | None:
+        """Names to write: the caller's own, and of a pattern some, the shortest and the longest among them."""
+        if self.names is None:
+            return None
+        return {kind: tuple(name for one in names for name in _written(one)) for kind, names in self.names.items()}
 
     def may(self, tree: Program) -> bool:
         """Say whether the caller may run a program: its scopes, and its names with each command."""
@@ -121,8 +129,26 @@ def _promised(caller: Caller) -> GrammarCopy:
 
 
 @cache
-def _usable(caller: Caller, kind: Target) -> frozenset[str]:
-    return frozenset((caller.names or {}).get(kind, ()))
+def _usable(caller: Caller, kind: Target) -> tuple[frozenset[str], tuple[NamePattern, ...]]:
+    named = (caller.names or {}).get(kind, ())
+    texts = frozenset(name for name in named if isinstance(name, str))
+    return texts, tuple(name for name in named if isinstance(name, NamePattern))
+
+
+def means(pattern: NamePattern, name: str) -> bool:
+    """Say whether a pattern means a name: by a regular expression of this file's own."""
+    expression = re.escape(pattern.text).replace(r"\*", "[A-Za-z0-9_-]{1,63}")
+    return is_name(name) and re.fullmatch(expression, name) is not None and name not in pattern.but
+
+
+def _written(one: Spelling) -> Iterator[str]:
+    if isinstance(one, str):
+        yield one
+        return
+    for star in ("1", "a", "x-1", "Z_", "0" * 63):
+        name = one.example(star)
+        if name not in one.but:
+            yield name
 
 
 def bodies(statement: Statement) -> tuple[Block, ...]:
@@ -140,7 +166,7 @@ def bodies(statement: Statement) -> tuple[Block, ...]:
             assert_never(statement)
 
 
-def renamed(tree: Program, names: Names | None) -> Program:
+def renamed(tree: Program, names: Mapping[Target, tuple[str, ...]] | None) -> Program:
     """Return a program with the caller's names in place of its own, each always by the same one, in turn.
 
     A name of a kind that the caller has none of stays.
@@ -235,7 +261,7 @@ _FEW: Final[Names] = {
 _MARKS: Final = "._:@-"
 
 
-def _everywhere(*names: str) -> Names:
+def _everywhere(*names: Spelling) -> Names:
     return dict.fromkeys(Target, names)
 
 
@@ -253,6 +279,11 @@ _LONG = tuple(f"{letter * 200}{number:053}" for letter in "aZ" for number in ran
 _MARKED = tuple(f"a{mark}b" for mark in _MARKS)
 _MARKED_TREE = tuple(f"{a}{mark}{other}{b}" for a, mark, other, b in product("x0", _MARKS, _MARKS, "y9"))
 _PREFIXES = ("a", "aa", "aa-a", "aaa", "web", "web-1", "web-10", "web-100")
+_PATTERNS: Final[Names] = {
+    _HOST: tuple(map(read_pattern, ("*", "*.*.prod", "db-*:x"))),
+    _SERVICE: (read_pattern("web-*"), read_pattern("nginx@*"), "web-1", "web-10", "database"),
+    _RESTARTABLE: (read_pattern("web-*").replace(but=frozenset(("web-1", "web-10", "web--"))), "database"),
+}
 _KEYWORDS = ("RESTART", "THEN", "ELSE", "IF_RUNNING", "PING", "PING2", "PING_", "TRY", "CATCH")
 
 CALLERS: Final[Mapping[str, Caller]] = {
@@ -278,6 +309,14 @@ CALLERS: Final[Mapping[str, Caller]] = {
         Caller("prefixes", _BOTH, _everywhere(*_PREFIXES)),
         Caller("keywords", _BOTH, _everywhere(*_KEYWORDS)),
         Caller("long-names", _BOTH, _everywhere(*_LONG), share=10),
+        Caller("patterns", _BOTH, _PATTERNS, share=10),
+        Caller("patterns-json-lines", _BOTH, _PATTERNS, Layout.LINES, wrap=Wrap.JSON, share=10),
+        Caller(
+            "patterns-beside-a-tree",
+            _BOTH,
+            _everywhere(*_random_names(65), read_pattern("web-*.eu"), read_pattern("*-eu:*")),
+            share=10,
+        ),
         Caller("any-name", _BOTH, None, share=1),
         Caller("64-names", _BOTH, _everywhere(*_random_names(64))),
         Caller("65-names", _BOTH, _everywhere(*_random_names(65)), Layout.LINES),

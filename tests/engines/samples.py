@@ -43,8 +43,8 @@ def programs(caller: Caller) -> tuple[Program, ...]:
         grow(random.randbytes(random.choice((4, 8, 20, 60))), deepest=random.choice((2, 3, 3, 8)))
         for _ in range(_RANDOM)
     ]
-    own = [renamed(tree, caller.names) for tree in (*_corpus(), *grown)]
-    able = [renamed(_without_what_it_lacks(tree, caller), caller.names) for tree in (*own, *_at_the_bounds(caller))]
+    own = [renamed(tree, caller.written) for tree in (*_corpus(), *grown)]
+    able = [renamed(_without_what_it_lacks(tree, caller), caller.written) for tree in (*own, *_at_the_bounds(caller))]
     return tuple(dict.fromkeys((*own, *able, *(_one_name_exchanged(tree, caller, random) for tree in able))))
 
 
@@ -88,7 +88,7 @@ def _one_name_exchanged(tree: Program, caller: Caller, random: Random) -> Progra
     commands = [node for node in nodes(tree) if isinstance(node, Command)]
     at = random.randrange(max(1, len(commands)))
     numbers = iter(range(len(commands)))
-    names = [name for kind in Target for name in (caller.names or {}).get(kind, ())[:20]]
+    names = [name for kind in Target for name in (caller.written or {}).get(kind, ())[:20]]
     near = [near for name in names for near in (name[:-1], name[1:], f"{name}0") if near[:1].isalnum()]
     foreign = random.choice((*names, *near, "nobodys", "n" * 252, "N", "0.0"))
     return mapped(tree, lambda _, name: foreign if next(numbers) == at else name)

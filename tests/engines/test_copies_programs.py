@@ -55,8 +55,8 @@ def _deep(depth: int, command: Ping | Restart) -> Program:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_unbounded_copy_nests_as_deep_as_the_server_reads(engine: str, caller: Caller) -> None:
     start = ENGINES[engine].compile(caller.copy(ENGINES[engine].dialect).text, byte_vocabulary())
-    assert caller.names is not None
-    (name, *_), command = next((caller.names[it.names], it) for it in (Ping, Restart) if it.scope in caller.scopes)
+    assert caller.written is not None
+    (name, *_), command = next((caller.written[it.names], it) for it in (Ping, Restart) if it.scope in caller.scopes)
     for depth, is_read in ((UNBOUNDED.nesting, True), (UNBOUNDED.nesting + 1, False)):
         text = caller.text(_deep(depth, command(0, 0, 0, name)))
         assert accepts(start, byte_vocabulary(), text) == (caller.fault(text) is None) == is_read
