@@ -183,12 +183,13 @@ def serve_guideway(port: int) -> None:
     from guideway.interpreter.pipeline import Pipeline  # noqa: PLC0415
     from guideway.interpreter.principal import Principal  # noqa: PLC0415
     from guideway.interpreter.probes.memory import MemoryProbe  # noqa: PLC0415
+    from guideway.interpreter.risk import HARMLESS  # noqa: PLC0415
     from guideway.interpreter.service import Service  # noqa: PLC0415
     from guideway.server.app import serve_http  # noqa: PLC0415
     from guideway.server.tool import build_server  # noqa: PLC0415
 
     caller = Principal("bench", PROGRAM_SCOPES)
-    inventory = Inventory([Host("api.internal", MemoryProbe())], [Service("database", MemoryDriver())])
+    inventory = Inventory([Host("api.internal", MemoryProbe())], [Service("database", MemoryDriver(), risk=HARMLESS)])
     server = build_server(Pipeline(inventory), lambda: caller)
 
     async def run() -> None:

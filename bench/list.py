@@ -30,6 +30,7 @@ from guideway.interpreter.inventory import Host, Inventory
 from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.probes.memory import MemoryProbe
+from guideway.interpreter.risk import HARMLESS
 from guideway.interpreter.service import Service
 from guideway.server.app import http_app
 from guideway.server.tool import INSTRUCTIONS, build_server
@@ -95,7 +96,7 @@ def guideway_app(names: int) -> Starlette:
     """Return this product's application."""
     inventory = Inventory(
         (Host(f"web-{number:05}.internal", MemoryProbe()) for number in range(names)),
-        (Service(f"unit-{number:05}", MemoryDriver()) for number in range(names)),
+        (Service(f"unit-{number:05}", MemoryDriver(), risk=HARMLESS) for number in range(names)),
     )
     caller = Principal("bench", PROGRAM_SCOPES)
     return http_app(build_server(Pipeline(inventory), lambda: caller), host=HOST, port=PORT)

@@ -24,6 +24,7 @@ from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.probes.memory import MemoryProbe
 from guideway.interpreter.reads import READS_OF_A_PROGRAM
+from guideway.interpreter.risk import HARMLESS
 from guideway.interpreter.service import Service
 from guideway.server import config, wiring
 
@@ -85,7 +86,7 @@ async def seconds_of(pipeline: Pipeline, program: str) -> float:
 async def calls() -> list[Figure]:
     """Return what one command costs, with few names and with many."""
     hosts = [Host("api.internal", MemoryProbe())]
-    few = Pipeline(Inventory(hosts, [Service("unit-0", MemoryDriver())]))
+    few = Pipeline(Inventory(hosts, [Service("unit-0", MemoryDriver(), risk=HARMLESS)]))
     many = Pipeline(Inventory(hosts, [Service(f"unit-{number}", MemoryDriver()) for number in range(SERVICES)]))
     ways: dict[str, Callable[[], Awaitable[object]]] = {
         "one PING, 1 service": lambda: few.run('PING "api.internal"', CALLER),

@@ -17,6 +17,7 @@ from guideway.dsl.errors import Refusal
 from guideway.interpreter.authorizer import Allow, Deny, authorize, refusal
 from guideway.interpreter.begun import Begun
 from guideway.interpreter.drivers.base import Fault, Observation
+from guideway.interpreter.impact import Clearance
 from guideway.interpreter.inventory import Inventory
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.reads import Ahead, Answer, Neighbours, Places, Read
@@ -28,7 +29,8 @@ _Single = Read | Restart | IfRunning | TryCatch  # any statement that holds no s
 class Evaluator:
     """One run of one program: what it has done so far is in ``steps``, ``containments`` and ``ran``.
 
-    ``deadline`` gives the seconds that a command may take. ``places`` are those of the whole process.
+    ``deadline`` gives the seconds that a command may take, ``clearance`` says what it may change. ``places`` are those
+    of the whole process.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class Evaluator:
         inventory: Inventory,
         deadline: Callable[[Command], float],
         *,
+        clearance: Clearance,
         places: Places,
         observe: Observer | None,
     ) -> None:
@@ -49,10 +52,12 @@ class Evaluator:
         self._caller = caller
         self._inventory = inventory
         self._deadline = deadline
+        self._clearance = clearance
         self._places = places
         self._observe = observe
         self._pipeline_scope = anyio.CancelScope()
         self._broken_off: str | None = None
+        self._waited: str | None = None
 
     async def run(self, seconds: float) -> bool | None:
         """Run the program; return whether it ended ok, or None where ``seconds`` did not suffice.
@@ -145,6 +150,7 @@ class Evaluator:
                 self._log(begun.step(Outcome.REFUSED, message=denied.diagnostic.message))
                 raise refusal([denied], self._analysis, self._caller, self._source, now)
             case Allow():
+                self._require_clearance(command, now)
                 begun = ahead.begun if ahead else self._begun(command, len(self.steps) + 1)
         if self._observe:
             self._observe(begun.step(Outcome.RUNNING))
@@ -158,8 +164,16 @@ class Evaluator:
             out_of_time = self._pipeline_scope.cancel_called
             self._log(begun.step(Outcome.TIMED_OUT if out_of_time else Outcome.CANCELLED, message=self._broken_off))
             raise
-        self._log(begun.step(Outcome.OK, observation=observation, output=output))
+        self._log(begun.step(Outcome.OK, observation=observation, message=self._waited, output=output))
+        self._waited = None
         return state
+
+    def _require_clearance(self, command: Command, now: float) -> None:
+        """Raise ``Refusal`` where the gate for impact does not let a command run after all."""
+        forbidden = self._clearance.forbids(command, now)
+        if forbidden is not None:
+            self._log(self._begun(command, len(self.steps) + 1).step(Outcome.REFUSED, message=forbidden.message))
+            raise Refusal([forbidden], self._source)
 
     def _break_off(self, left: str) -> None:
         """Keep what a restart that is cancelled leaves of its service: it is the last command of the run."""
@@ -189,7 +203,10 @@ class Evaluator:
                 return _found(await self._inventory.service(command.target).settled(self._deadline(command)))
             case Restart():
                 service = self._inventory.service(command.target)
-                return _found(await service.restart(self._deadline(command), self._break_off))
+                self._break_off("it was waiting for its turn, and nothing was done to it")
+                async with self._clearance.mutation(command) as waited:
+                    self._waited = waited
+                    return _found(await service.restart(self._deadline(command), self._break_off))
             case _:
                 assert_never(command)
 

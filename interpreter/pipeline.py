@@ -18,6 +18,7 @@ from guideway.dsl.parser import DEFAULT_LIMITS, Limits, parse
 from guideway.dsl.scopes import Scope
 from guideway.interpreter.authorizer import require_scopes, require_targets, vocabulary
 from guideway.interpreter.evaluator import Evaluator
+from guideway.interpreter.impact import NOTHING_ASKED, Asked, Candidate, Clearance, ImpactGate
 from guideway.interpreter.inventory import Inventory
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.reads import READS_AT_ONCE, Places
@@ -53,13 +54,18 @@ class Admitted:
     inventory: Inventory
     deadline: Callable[[Command], float]
 
+    def candidate(self, caller: Principal, asked: Asked, run_id: str) -> Candidate:
+        """Return what the gate for impact decides on, now."""
+        return Candidate(self.analysis, self.worst_case, self.inventory, caller, asked, run_id, time.time())
+
 
 class Pipeline:
     """Admits programs and runs them. One for the whole process; safe to use from many tasks.
 
     ``inventory`` is what every caller may name; each of ``tenants`` is all that its callers may name, the shared
     part included. A read is begun ahead of its turn only where fewer than ``reads_at_once`` are open then; 1 turns that
-    off. Whoever makes a pipeline closes it.
+    off. ``gate`` decides on mutations; the one that is there by itself keeps no records, so that it refuses what needs
+    a person or a quota. Whoever makes a pipeline closes it.
     """
 
     def __init__(
@@ -70,12 +76,14 @@ class Pipeline:
         limits: Limits = DEFAULT_LIMITS,
         deadlines: Deadlines = DEFAULT_DEADLINES,
         reads_at_once: int = READS_AT_ONCE,
+        gate: ImpactGate | None = None,
     ) -> None:
         self.inventory = inventory
         self.tenants = tenants
         self.limits = limits
         self.deadlines = deadlines
         self.reads_at_once = reads_at_once
+        self.gate = gate or ImpactGate()
         self._places = Places(reads_at_once)
 
     def inventory_of(self, caller: Principal) -> Inventory:
@@ -90,6 +98,7 @@ class Pipeline:
                 tasks.start_soon(service.close)
             for fleet in {found.fleet for inventory in inventories for found in inventory.service_patterns}:
                 tasks.start_soon(fleet.close)
+        await self.gate.close()
 
     def required_scopes(self, text: str) -> frozenset[Scope]:
         """Return every scope that a program needs, whoever asks. Raises ``Refusal`` for what is no program."""
@@ -107,7 +116,7 @@ class Pipeline:
         inventory = self.inventory_of(caller)
         require_targets(analysis, caller, inventory, program.source, now)
         deadline = partial(self.deadline, inventory)
-        return Admitted(program, analysis, analysis.worst_case(deadline), inventory, deadline)
+        return Admitted(program, analysis, analysis.worst_case(self._longest(inventory)), inventory, deadline)
 
     async def run(
         self,
@@ -115,18 +124,21 @@ class Pipeline:
         caller: Principal,
         *,
         name: str = "program",
+        asked: Asked = NOTHING_ASKED,
         observe: Observer | None = None,
         on_cancel: Callable[[Report], None] | None = None,
     ) -> Report:
         """Admit a program and run it. A refusal is a report too; only cancellation is raised.
 
-        ``on_cancel`` is given the report of a run that is cancelled; like an observer it returns at once.
+        ``asked`` is what the caller adds, such as a ticket. ``on_cancel`` is given the report of a run that is
+        cancelled; like an observer it returns at once.
         """
         run_id = str(uuid.uuid4())
         started = datetime.now(UTC).isoformat(timespec="milliseconds")
         since = time.perf_counter()
         admitted: Admitted | None = None
         evaluator: Evaluator | None = None
+        clearance: Clearance | None = None
 
         def report(status: Status, refusal: Refusal | None = None) -> Report:
             return Report(
@@ -143,27 +155,38 @@ class Pipeline:
 
         try:
             admitted = self.admit(text, caller, name=name)
+            clearance = await self.gate.clear(admitted.candidate(caller, asked, run_id))
             evaluator = Evaluator(
                 admitted.analysis,
                 caller,
                 admitted.inventory,
                 admitted.deadline,
+                clearance=clearance,
                 places=self._places,
                 observe=observe,
             )
             match await evaluator.run(self.deadlines.pipeline):
                 case True:
-                    return report(Status.CONTAINED if evaluator.containments else Status.COMPLETED)
+                    ended = report(Status.CONTAINED if evaluator.containments else Status.COMPLETED)
                 case False:
-                    return report(Status.FAILED)
+                    ended = report(Status.FAILED)
                 case None:
-                    return report(Status.TIMED_OUT)
+                    ended = report(Status.TIMED_OUT)
         except Refusal as refusal:
-            return report(Status.REFUSED, refusal)
+            ended = report(Status.REFUSED, refusal)
         except anyio.get_cancelled_exc_class():
+            ended = report(Status.CANCELLED)
             if on_cancel is not None:
-                on_cancel(report(Status.CANCELLED))
+                on_cancel(ended)
+            await _settle(clearance, ended)
             raise
+        await _settle(clearance, ended)
+        return ended
+
+    def _longest(self, inventory: Inventory) -> Callable[[Command], float]:
+        """Return what gives the seconds that a command may take, with those that it may wait for its turn."""
+        wait = self.gate.rules.wait
+        return lambda command: self.deadline(inventory, command) + (wait if command.mutates else 0.0)
 
     def deadline(self, inventory: Inventory, command: Command) -> float:
         """Return the seconds that a command may take: its target's own, else the default of its kind."""
@@ -178,3 +201,10 @@ class Pipeline:
                 return self.deadlines.if_running
             case _:
                 raise TypeError(f"no deadline for {type(command).__name__}")
+
+
+async def _settle(clearance: Clearance | None, ended: Report) -> None:
+    """Give back what a run was cleared for and did not do, also where it was cancelled."""
+    if clearance is not None:
+        with anyio.CancelScope(shield=True):
+            await clearance.settle(ended.steps, ended.status.value)

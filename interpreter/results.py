@@ -34,6 +34,7 @@ class Reason(StrEnum):
     UNHEALTHY = "unhealthy"  # it runs, and its health check did not pass before the deadline
     UNSETTLED = "unsettled"  # it was still starting or stopping at the deadline
     TIMED_OUT = "timed_out"  # no word from the service manager before the deadline
+    BUSY = "busy"  # another run held what it needs; nothing was done to it
     UNKNOWN = "unknown"
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 import anyio
+import anyio.lowlevel
 
 from guideway.interpreter.drivers.base import (
     BoundsRestart,
@@ -24,6 +25,8 @@ from guideway.interpreter.drivers.base import (
     only_faults,
 )
 from guideway.interpreter.results import Reason, State
+from guideway.interpreter.risk import UNSTATED, Risk
+from guideway.interpreter.windows import ALWAYS, Calendar
 
 logger = logging.getLogger(__name__)
 
@@ -49,10 +52,12 @@ _SELF_INFLICTED = frozenset(
 
 
 class Service:
-    """A service of the inventory: a driver, a health check, and one lock for its mutations.
+    """A service of the inventory: a driver, a health check, and what is stated of its mutations.
 
-    All times are in seconds. ``settle`` is how long a restarted service has to stay well, ``health_seconds`` how long
-    one health check may take, and ``deadline`` how long a restart may, None for the default of the command.
+    ``key`` names what is really restarted: services with one key are one unit under several names. ``group`` bounds how
+    many of its members are restarted at once. All times are in seconds. ``settle`` is how long a restarted service has
+    to stay well, ``health_seconds`` how long one health check may take, and ``deadline`` how long a restart may, None
+    for the default of the command.
     """
 
     def __init__(
@@ -65,15 +70,22 @@ class Service:
         settle: float = 1.0,
         health_seconds: float = 2.0,
         deadline: float | None = None,
+        risk: Risk = UNSTATED,
+        calendar: Calendar = ALWAYS,
+        group: str | None = None,
+        key: str | None = None,
     ) -> None:
         self.name = name
+        self.key = key or name
+        self.risk = risk
+        self.calendar = calendar
+        self.group = group
         self.restartable = restartable
         self.deadline = deadline
         self._driver = driver
         self._health = health
         self._settle = settle
         self._health_seconds = health_seconds
-        self._lock = anyio.Lock()
         self._calls = 0
 
     @property
@@ -113,12 +125,12 @@ class Service:
     async def restart(self, deadline: float, tell: Callable[[str], None] | None = None) -> Observation:
         """Restart, and return once a new instance is seen healthy and stays so.
 
-        One restart at a time: others wait for their turn within their own deadline. Raises ``Fault`` at the latest
+        Whoever calls it holds a lease: nobody else restarts the service meanwhile. Raises ``Fault`` at the latest
         after ``deadline`` seconds; its reason says what was being waited for. Where it is cancelled, ``tell`` is told
         what that leaves of the service.
         """
         end = anyio.current_time() + deadline
-        waiting = _Waiting(anyio.current_time(), Reason.TIMED_OUT, "another restart of it was not over")
+        waiting = _Waiting(anyio.current_time(), Reason.TIMED_OUT, "there was no word from the service manager")
         with self._called():
             try:
                 return await self._restart(deadline, end, waiting)
@@ -162,11 +174,10 @@ class Service:
 
     async def _restart(self, deadline: float, end: float, waiting: "_Waiting") -> Observation:
         with anyio.CancelScope(deadline=end - min(RESERVE_SECONDS, deadline / 10)):
-            async with self._lock:
-                waiting.on(Reason.TIMED_OUT, "there was no word from the service manager")
-                before = await self._driver.observe()
-                seen = await self._driver.restart(waiting.enter, end)
-                return await self._watch(before.identity, seen, waiting)
+            await anyio.lowlevel.checkpoint()  # with no time at all nothing is even begun
+            before = await self._driver.observe()
+            seen = await self._driver.restart(waiting.enter, end)
+            return await self._watch(before.identity, seen, waiting)
         raise waiting.fault()
 
     async def _watch(self, before: str | None, seen: Observation | None, waiting: "_Waiting") -> Observation:

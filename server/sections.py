@@ -5,6 +5,7 @@ Mistakes that one table shows by itself are found here; what tables say of each 
 
 import ipaddress
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
@@ -16,6 +17,7 @@ from guideway.dsl.scopes import Scope
 from guideway.interpreter.drivers.ssh import SshOptions
 from guideway.interpreter.pipeline import DEFAULT_DEADLINES
 from guideway.interpreter.reads import READS_AT_ONCE
+from guideway.interpreter.risk import Impact, Quota, Reversibility, Risk, Tier
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
@@ -250,9 +252,27 @@ class ServiceSection(Section):
     """The keys of ``[services.NAME]`` beside its driver's own. No ``restart_seconds``: ``[deadlines] restart``."""
 
     restartable: bool = True
+    impact: Annotated[Impact, Strict(False)] | None = None
+    reversibility: Annotated[Reversibility, Strict(False)] | None = None
+    tier: Annotated[int, Field(ge=0, le=3)] | None = None
+    critical: bool = False
+    restarts_per_hour: Annotated[int, Field(ge=0, le=10_000)] | None = None
+    restarts_per_day: Annotated[int, Field(ge=0, le=100_000)] | None = None
+    cooldown_seconds: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)] | None = None
     restart_seconds: Seconds | None = None
     settle_seconds: Annotated[float, Field(ge=0, le=3_600, allow_inf_nan=False)] = 1.0
     health_seconds: Seconds = 2.0
+
+    def risk(self) -> Risk:
+        """Return what is stated of mutations. What of a quota is not stated is its quadrant's default."""
+        stated = Risk(self.impact, self.reversibility, None if self.tier is None else Tier(self.tier), self.critical)
+        default = stated.limits
+        quota = Quota(
+            default.per_hour if self.restarts_per_hour is None else self.restarts_per_hour,
+            default.per_day if self.restarts_per_day is None else self.restarts_per_day,
+            default.cooldown if self.cooldown_seconds is None else self.cooldown_seconds,
+        )
+        return replace(stated, quota=quota)
 
 
 class Document(Section):

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from guideway.interpreter.extras import install
 from guideway.server.demo.processes import LOOPBACK
 
 _SUPERVISORD = """\
@@ -74,6 +75,8 @@ port = {cache}
 
 [services.database]
 driver = "supervisord"
+impact = "low"
+reversibility = "easy"
 socket = "{socket}"
 program = "database"
 health = {{ probe = "tcp", address = "127.0.0.1", port = {database} }}
@@ -82,6 +85,8 @@ settle_seconds = 0.5
 
 [services.cache]
 driver = "supervisord"
+impact = "low"
+reversibility = "easy"
 socket = "{socket}"
 program = "cache"
 health = {{ probe = "tcp", address = "127.0.0.1", port = {cache} }}
@@ -90,6 +95,8 @@ settle_seconds = 0.5
 
 [services.api]
 driver = "supervisord"
+impact = "low"
+reversibility = "easy"
 socket = "{socket}"
 program = "api"
 health = {{ probe = "http", url = "http://127.0.0.1:{api}/health" }}
@@ -98,6 +105,8 @@ settle_seconds = 0.5
 
 [services.worker]
 driver = "supervisord"
+impact = "low"
+reversibility = "easy"
 socket = "{socket}"
 program = "worker"
 restart_seconds = 6
@@ -199,7 +208,7 @@ class World:
 def world() -> Iterator[World]:
     """Start a world, with every program running, and leave nothing of it behind."""
     if importlib.util.find_spec("supervisor") is None:
-        raise DemoError("the demo needs the package `supervisor`: pip install 'guideway[demo]'")
+        raise DemoError(f"the demo needs the package `supervisor`: {install('demo')}")
     # A unix socket's path is limited to about 100 characters, so the folder stands in /tmp and not in TMPDIR.
     with tempfile.TemporaryDirectory(prefix="guideway-", dir="/tmp") as name:  # made with mode 0700
         folder = Path(name)

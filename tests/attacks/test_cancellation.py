@@ -19,6 +19,7 @@ from guideway.interpreter.drivers.supervisord import SupervisordOptions
 from guideway.interpreter.inventory import Inventory
 from guideway.interpreter.pipeline import Deadlines, Pipeline
 from guideway.interpreter.results import Event, Outcome, Reason, State, Step
+from guideway.interpreter.risk import HARMLESS
 from guideway.interpreter.service import Service
 from tests.attacks.cancelling import cancelled_at
 from tests.interpreter.virtual_time import run as in_virtual_time
@@ -97,7 +98,9 @@ def test_a_run_on_supervisord_is_cancelled_at_each_point(supervisord: Supervisor
 
 async def _cancel_at_each_point(supervisord: Supervisord) -> None:
     driver = SupervisordOptions(program="one", socket=supervisord.socket).build()
-    pipeline = Pipeline(Inventory(services=[Service("one", driver, settle=0)]), deadlines=Deadlines(restart=30))
+    pipeline = Pipeline(
+        Inventory(services=[Service("one", driver, settle=0, risk=HARMLESS)]), deadlines=Deadlines(restart=30)
+    )
     assert (await pipeline.run('RESTART "one"', OPERATOR)).status == "completed"
     before = len(asyncio.all_tasks()), open_sockets()
     at = 1

@@ -21,6 +21,7 @@ from guideway.interpreter.drivers.container.engine import MOST_RESPONSE_BYTES
 from guideway.interpreter.inventory import Inventory
 from guideway.interpreter.pipeline import Deadlines, Pipeline
 from guideway.interpreter.results import Outcome, Reason, State, Step
+from guideway.interpreter.risk import HARMLESS
 from guideway.interpreter.service import Service
 from guideway.server.render import event_line
 from tests.attacks.test_supervisord import folder, listening
@@ -38,7 +39,9 @@ ID = "0123456789abcdef" * 4
 
 def pipeline(socket: Path, **seconds: float) -> Pipeline:
     driver = ContainerOptions(container="good", socket=socket).build()
-    return Pipeline(Inventory(services=[Service("good", driver, settle=0)]), deadlines=Deadlines(**seconds))
+    return Pipeline(
+        Inventory(services=[Service("good", driver, settle=0, risk=HARMLESS)]), deadlines=Deadlines(**seconds)
+    )
 
 
 # ---- lost answers

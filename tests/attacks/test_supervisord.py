@@ -18,6 +18,7 @@ from guideway.interpreter.drivers.supervisord import SupervisordOptions
 from guideway.interpreter.inventory import Inventory
 from guideway.interpreter.pipeline import Deadlines, Pipeline
 from guideway.interpreter.results import Outcome, Reason, State, Step
+from guideway.interpreter.risk import HARMLESS
 from guideway.interpreter.service import Service
 from guideway.server.render import event_line
 from tests.interpreter.worlds import OPERATOR
@@ -48,7 +49,9 @@ async def listening(socket: Path, one: Callable[[SocketStream], Awaitable[None]]
 
 def pipeline(socket: Path, **seconds: float) -> Pipeline:
     driver = SupervisordOptions(program="one", socket=socket).build()
-    return Pipeline(Inventory(services=[Service("one", driver, settle=0)]), deadlines=Deadlines(**seconds))
+    return Pipeline(
+        Inventory(services=[Service("one", driver, settle=0, risk=HARMLESS)]), deadlines=Deadlines(**seconds)
+    )
 
 
 # ---- lost answers

@@ -17,6 +17,7 @@ from guideway.interpreter.drivers.base import Echo, Fault, Observation, Phase
 from guideway.interpreter.inventory import Host, Inventory
 from guideway.interpreter.pipeline import Deadlines, Pipeline
 from guideway.interpreter.results import Containment, Event, Outcome, Reason, State, Step
+from guideway.interpreter.risk import HARMLESS
 from guideway.interpreter.service import Service
 
 HOSTS = ("x", "y", "z")
@@ -99,7 +100,7 @@ class Script:
         """Return the inventory of this world."""
         return Inventory(
             [Host(name, _Probe(self, f"host {name}")) for name in HOSTS],
-            [Service(name, _Driver(self, name), settle=0) for name in SERVICES],
+            [Service(name, _Driver(self, name), settle=0, risk=HARMLESS) for name in SERVICES],
         )
 
     def pipeline(self, *, pipeline: float = 10_000.0, reads_at_once: int = 16) -> Pipeline:

@@ -351,34 +351,6 @@ async def test_the_rights_to_restart_are_asked_for_where_a_driver_can_ask() -> N
     assert (await fault_of(Service("a", Silent()).check_restart(5))).reason is Reason.TIMED_OUT
 
 
-async def test_restarts_take_turns() -> None:
-    driver = MemoryDriver(stop_seconds=1, start_seconds=1)
-    service = Service("a", driver, settle=1)
-    ended: list[tuple[float, str | None]] = []
-    began = anyio.current_time()
-
-    async def restart() -> None:
-        seen = await service.restart(60)
-        ended.append((round(anyio.current_time() - began), seen.identity))
-
-    async with anyio.create_task_group() as tasks:
-        for _ in range(3):
-            tasks.start_soon(restart)
-    assert ended == [(3, "2"), (6, "3"), (9, "4")]
-
-
-async def test_waiting_for_another_restart_ends_at_ones_own_deadline() -> None:
-    driver = MemoryDriver(stop_seconds=30)
-    service = Service("a", driver)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(service.restart, 60)
-        await anyio.sleep(0.1)
-        fault = await fault_of(service.restart(5))
-        assert fault.reason is Reason.TIMED_OUT
-        assert fault.message == "after 4.5 s another restart of it was not over"
-        assert driver.calls.count("restart") == 1
-
-
 async def test_a_cancelled_restart_gives_the_next_one_its_turn() -> None:
     service = Service("a", MemoryDriver(stop_seconds=30))
     with anyio.move_on_after(1):

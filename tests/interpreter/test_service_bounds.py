@@ -148,7 +148,6 @@ def test_whatever_a_driver_does_a_restart_ends_in_time_and_with_a_reason(
             event("ok")
         assert anyio.current_time() - began <= deadline + 1e-6
         assert len(asyncio.all_tasks()) == 1
-        assert not service._lock.locked()
 
     run(main)
 
@@ -170,37 +169,5 @@ def test_whatever_a_driver_does_a_cancelled_restart_stops(
                 return
         assert anyio.current_time() - began <= min(after + BRING_BACK_SECONDS, deadline) + 1e-6
         assert len(asyncio.all_tasks()) == 1
-        assert not service._lock.locked()
-
-    run(main)
-
-
-def test_concurrent_restarts_never_overlap() -> None:
-    """Twenty at once on one service, some cancelled: inside the driver there is at most one."""
-
-    class Counting(MemoryDriver):
-        inside = 0
-
-        async def restart(self, enter: Callable[[Phase], None], end: float) -> None:
-            assert self.inside == 0
-            self.inside += 1
-            try:
-                await super().restart(enter, end)
-            finally:
-                self.inside -= 1
-
-    driver = Counting(stop_seconds=1, start_seconds=1)
-    service = Service("a", driver, settle=0)
-
-    async def one(number: int) -> None:
-        with anyio.move_on_after(100 if number % 3 else number / 2):
-            await service.restart(200)
-
-    async def main() -> None:
-        async with anyio.create_task_group() as tasks:
-            for number in range(20):
-                tasks.start_soon(one, number)
-        assert driver.inside == 0
-        assert driver.state is State.RUNNING
 
     run(main)

@@ -10,6 +10,7 @@ from guideway.interpreter.drivers.memory import MemoryDriver
 from guideway.interpreter.inventory import Host, Inventory
 from guideway.interpreter.pipeline import Deadlines, Pipeline
 from guideway.interpreter.principal import Principal
+from guideway.interpreter.risk import HARMLESS
 from guideway.interpreter.service import Service
 
 READER = Principal("reader", frozenset({Scope.READ}))
@@ -49,6 +50,6 @@ class World:
     def pipeline(self, **seconds: float) -> Pipeline:
         inventory = Inventory(
             hosts=[Host(name, probe) for name, probe in self.hosts.items()],
-            services=[Service(name, driver, settle=0.0) for name, driver in self.services.items()],
+            services=[Service(name, driver, settle=0.0, risk=HARMLESS) for name, driver in self.services.items()],
         )
         return Pipeline(inventory, deadlines=Deadlines(**{"restart": 5.0, **seconds}))

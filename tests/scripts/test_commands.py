@@ -29,6 +29,8 @@ port = {port}
 probe = "memory"
 [services.database]
 driver = "memory"
+impact = "low"
+reversibility = "easy"
 settle_seconds = 0
 """
 DEVELOPMENT = """

@@ -20,10 +20,14 @@ scopes = ["mcp:diag:read", "mcp:diag:write"]
 probe = "memory"
 [services.slow]
 driver = "memory"
+impact = "low"
+reversibility = "easy"
 start_seconds = 600
 restart_seconds = 900
 [services.quick]
 driver = "memory"
+impact = "low"
+reversibility = "easy"
 start_seconds = 0.5
 settle_seconds = 0
 """

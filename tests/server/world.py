@@ -19,6 +19,7 @@ from guideway.interpreter.pipeline import Deadlines, Pipeline
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.probes.memory import MemoryProbe
 from guideway.interpreter.results import State
+from guideway.interpreter.risk import HARMLESS
 from guideway.interpreter.service import Service
 from guideway.server.app import serve_http
 from guideway.server.tool import build_server
@@ -44,15 +45,21 @@ answers = false
 
 [services.database]
 driver = "memory"
+impact = "low"
+reversibility = "easy"
 state = "stopped"
 settle_seconds = 0.05
 
 [services.ledger]
 driver = "memory"
+impact = "low"
+reversibility = "easy"
 restartable = false
 
 [services.stuck]
 driver = "memory"
+impact = "low"
+reversibility = "easy"
 behaviour = "never_stops"
 restart_seconds = 30.0
 """
@@ -72,9 +79,9 @@ class World:
             Inventory(
                 hosts=[Host("api.internal", MemoryProbe()), Host("gone.internal", MemoryProbe(answers=False))],
                 services=[
-                    Service("database", self.database, settle=0.05),
-                    Service("ledger", MemoryDriver(), restartable=False),
-                    Service("stuck", self.stuck),
+                    Service("database", self.database, settle=0.05, risk=HARMLESS),
+                    Service("ledger", MemoryDriver(), restartable=False, risk=HARMLESS),
+                    Service("stuck", self.stuck, risk=HARMLESS),
                 ],
             ),
             deadlines=Deadlines(restart=30),

@@ -22,6 +22,7 @@ from guideway.interpreter.drivers.memory import MemoryDriver
 from guideway.interpreter.inventory import Inventory
 from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.principal import Principal
+from guideway.interpreter.risk import HARMLESS
 from guideway.interpreter.service import Service
 from guideway.server.demo.llama import Llama, Message, Written, turns
 from guideway.server.demo.model import EXAMPLES, REQUESTS, SHAPE, judge
@@ -123,7 +124,7 @@ def test_a_grammar_that_llama_cpp_refuses_gets_no_text(grammar: str, llama: Llam
 
 
 def _judged(text: str, *, name: str = "operator", whole: bool = True) -> tuple[bool, bool, str]:
-    pipeline = Pipeline(Inventory(services=[Service(service, MemoryDriver()) for service in SERVICES]))
+    pipeline = Pipeline(Inventory(services=[Service(service, MemoryDriver(), risk=HARMLESS) for service in SERVICES]))
     judged = judge(pipeline, Principal(name, frozenset(SCOPES[name])), Written(text, whole, 9, 0.1))
     return judged.parses, judged.runnable is not None, judged.verdict()
 

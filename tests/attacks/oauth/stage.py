@@ -16,6 +16,7 @@ from guideway.interpreter.drivers.base import Probe
 from guideway.interpreter.drivers.memory import MemoryDriver
 from guideway.interpreter.inventory import Host, Inventory
 from guideway.interpreter.pipeline import Pipeline
+from guideway.interpreter.risk import HARMLESS
 from guideway.interpreter.service import Service
 from guideway.server.app import serve_http
 from guideway.server.oauth.access import Access
@@ -58,7 +59,7 @@ class World:
 
     def pipeline(self) -> Pipeline:
         """Return the pipeline over it."""
-        made = {name: Service(name, driver, settle=0.0) for name, driver in self.services.items()}
+        made = {name: Service(name, driver, settle=0.0, risk=HARMLESS) for name, driver in self.services.items()}
         known = [Host(name, self.host) for name in ("api.internal", SHARED)]
         hosts = [*known, *(Host(name, probe) for name, probe in self.probes.items())]
         shared = [made[SHARED], made["ledger"]]

@@ -129,6 +129,8 @@ probe = "memory"
 
 [services.database]
 driver = "memory"
+impact = "low"
+reversibility = "easy"
 settle_seconds = 0.0
 """
 

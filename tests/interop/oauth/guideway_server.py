@@ -24,6 +24,8 @@ probe = "memory"
 SERVICE = """
 [services.{name}]
 driver = "memory"
+impact = "low"
+reversibility = "easy"
 state = "stopped"
 settle_seconds = 0.01
 """

@@ -41,6 +41,8 @@ probe = "memory"
 
 [services.database]
 driver = "memory"
+impact = "low"
+reversibility = "easy"
 settle_seconds = 0
 """
 RESTART = {"program": 'RESTART "database"'}
@@ -267,6 +269,6 @@ sys.exit(main(["serve", "--http"]))
         4,
         (
             f"error: the development issuer needs `{package}`, which is not installed\n"
-            "  help: pip install 'guideway[issuer]'\n"
+            "  help: pip install '.[issuer]' in guideway's repository\n"
         ),
     )

@@ -29,6 +29,8 @@ members = {{ corp = ["org-1"] }}
 
 [tenants.acme.services.shop]
 driver = "memory"
+impact = "low"
+reversibility = "easy"
 """
 
 

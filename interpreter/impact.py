@@ -1,0 +1,378 @@
+"""The gate for impact: tiers, change windows, quotas, and a person who says yes; and what a run that passed may do.
+
+It decides on the whole program, before any effect, and again at each mutation. A program that changes nothing passes
+without a look at any store. Where something cannot be decided, nothing mutates.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, NoReturn
+
+from guideway.dsl.analysis import Analysis, WorstCase
+from guideway.dsl.ast import Command, Restart
+from guideway.dsl.errors import Code, Diagnostic, Refusal, printable
+from guideway.dsl.printer import format_one_line
+from guideway.interpreter.approvals import LIFETIME, MOST_WORDS, Binding, Cause, Question, Ticket, Who, digest
+from guideway.interpreter.drivers.base import Fault
+from guideway.interpreter.inventory import Inventory
+from guideway.interpreter.leases import Busy, Leases, Place, ProcessLeases, Waited
+from guideway.interpreter.principal import Principal
+from guideway.interpreter.quotas import Allowance
+from guideway.interpreter.records import Mutation, Records, StoreUnavailable, TooManyOpen
+from guideway.interpreter.results import Outcome, Reason, Step
+from guideway.interpreter.risk import NO_QUOTA, Quota, Tier
+from guideway.interpreter.service import Service
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a tenant may do, or who belongs to none: restarts in a time, and at once. None is no bound."""
+
+    quota: Quota = NO_QUOTA
+    at_once: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What is configured of the gate, beside what the inventory says of each service. Times are in seconds.
+
+    ``policy`` is, by tenant, the version of all that decides on a program there: a ticket made under another one is
+    void. ``groups`` says how many services of each may be restarted at once. ``wait`` is how long a restart waits for
+    another one that is in its way. ``can_ask`` says whether there is anybody who may approve what a caller asks for.
+    """
+
+    policy: Mapping[str | None, str] = field(default_factory=dict)
+    groups: Mapping[str, int] = field(default_factory=dict)
+    bounds: Mapping[str | None, Bounds] = field(default_factory=dict)
+    lifetime: float = LIFETIME
+    wait: float = 30.0
+    most_open: int = 20
+    own_requests: bool = False
+    can_ask: Callable[[Principal], bool] = lambda _: False
+
+
+DEFAULT_RULES: Final = Rules()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a caller adds to a program. ``ticket`` is the id of one that a person has approved.
+
+    ``break_glass`` is the caller's reason to ask for a run in spite of a freeze. ``client_says`` is what the client
+    calls itself.
+    """
+
+    ticket: str | None = None
+    break_glass: str | None = None
+    client_says: str | None = None
+
+
+NOTHING_ASKED: Final = Asked()
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A program that gates 1 and 2 let through, on its way through this one. ``now`` is when it came."""
+
+    analysis: Analysis
+    worst_case: WorstCase
+    inventory: Inventory
+    caller: Principal
+    asked: Asked
+    run_id: str
+    now: float
+
+
+class NeedsApproval(Refusal):
+    """A person has to say yes first: nothing has run, and the ticket waits for them."""
+
+    def __init__(self, diagnostics: Iterable[Diagnostic], analysis: Analysis, ticket: Ticket) -> None:
+        super().__init__(diagnostics, analysis.program.source)
+        self.ticket = ticket
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the machine form, with the ticket."""
+        return super().to_json() | {"approval": self.ticket.to_json()}
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """A program's highest tier, and each of its commands' that has it with the source of that."""
+
+    tier: Tier
+    causes: tuple[Cause, ...]
+
+
+def weigh(analysis: Analysis, inventory: Inventory) -> Weighed:
+    """Return the tier of a program: the highest of its commands, those included that may not run."""
+    causes = []
+    for command, name in sorted(analysis.targets, key=lambda each: (each[1], each[0].keyword)):
+        if command.mutates:
+            effective = inventory.services[name].risk.effective(command)
+            causes.append(Cause(command.keyword, name, effective.tier, effective.source))
+    tier = max((cause.tier for cause in causes), default=Tier.SAFE)
+    return Weighed(tier, tuple(cause for cause in causes if cause.tier == tier))
+
+
+@dataclass(slots=True)
+class Clearance:
+    """What one run that passed the gate may do: each mutation as often as its worst case has it, one at a time."""
+
+    gate: "ImpactGate"
+    run_id: str
+    caller: Principal
+    inventory: Inventory
+    tier: Tier = Tier.SAFE
+    left: Counter[str] = field(default_factory=Counter)
+    glass_broken: bool = False
+    reserved: bool = False
+
+    def forbids(self, command: Command, now: float) -> Diagnostic | None:
+        """Say why a command may not run after all, at its turn."""
+        if not command.mutates:
+            return None
+        if self.left[command.target] < 1:
+            return Diagnostic(Code.POLICY_DENIED, "this run was not cleared for it", command.head_span)
+        why = None if self.glass_broken else self.inventory.services[command.target].calendar.closed(now)
+        return None if why is None else _frozen(command, why)
+
+    @asynccontextmanager
+    async def mutation(self, command: Restart) -> AsyncIterator[str | None]:
+        """Hold what a mutation needs for itself; give words for what it waited for, None where it did not.
+
+        Raises ``Fault`` with ``busy`` where that is not free in time.
+        """
+        service = self.inventory.services[command.target]
+        try:
+            async with self.gate.leases.hold(
+                self.gate.places(service, self.caller), self.run_id, self.gate.rules.wait
+            ) as waited:
+                self.left[command.target] -= 1
+                yield f"{_waited_words(waited)} held" if waited.label else None
+        except Busy as busy:
+            raise Fault(Reason.BUSY, f"{_waited_words(busy.waited)} still holds") from None
+        except StoreUnavailable:
+            _log.exception("run %s: no lease", self.run_id)
+            raise Fault(Reason.UNKNOWN, "nothing was done to it: the store of locks cannot be reached") from None
+
+    async def settle(self, steps: Sequence[Step], outcome: str) -> None:
+        """Give back what the run did not do, and keep what it did. Never raises: the run is over."""
+        if self.tier is Tier.SAFE:
+            return
+        await self.gate.settle(self, steps, outcome)
+
+
+def _waited_words(waited: Waited) -> str:
+    holder = f"run {waited.holder}" if waited.holder else "another run"
+    return f"waited {waited.seconds:.3g} s for {waited.label}, which {holder}"
+
+
+class ImpactGate:
+    """Decides who may change what, how often, when, and after whose yes. One for the whole process.
+
+    Without ``records`` whatever needs one is refused: a quota, a ticket. ``leases`` says what runs hold at once.
+    """
+
+    def __init__(
+        self, rules: Rules = DEFAULT_RULES, *, records: Records | None = None, leases: Leases | None = None
+    ) -> None:
+        self.rules = rules
+        self.records = records
+        self.leases: Leases = leases or ProcessLeases()
+
+    async def clear(self, candidate: Candidate) -> Clearance:
+        """Return what a run may do. Raises ``Refusal``, ``NeedsApproval`` among them."""
+        analysis, inventory = candidate.analysis, candidate.inventory
+        clearance = Clearance(self, candidate.run_id, candidate.caller, inventory)
+        if not any(command.mutates for command in analysis.commands):
+            return clearance
+        weighed = weigh(analysis, inventory)
+        clearance.tier = weighed.tier
+        clearance.left = _mutations(candidate.worst_case)
+        try:
+            if candidate.asked.ticket is not None:
+                clearance.glass_broken = await self._use(candidate, candidate.asked.ticket)
+                clearance.reserved = True
+            else:
+                clearance.reserved = await self._reserve(candidate, weighed)
+        except StoreUnavailable as error:
+            _log.error("run %s: refused, the store: %s", candidate.run_id, error)
+            message = "the store of approvals and quotas cannot be used now"
+            raise refused(analysis, Code.STORE_UNAVAILABLE, message) from error
+        return clearance
+
+    def places(self, service: Service, caller: Principal) -> list[Place]:
+        """Return what a restart of a service holds."""
+        places = [Place(f"service {service.key}", 1, f"service `{service.name}`")]
+        if service.group is not None and service.group in self.rules.groups:
+            places.append(Place(f"group {service.group}", self.rules.groups[service.group], f"group `{service.group}`"))
+        at_once = self.rules.bounds.get(caller.tenant, Bounds()).at_once
+        if at_once is not None:
+            places.append(Place(f"tenant {caller.tenant or ''}", at_once, "the tenant's restarts at once"))
+        return places
+
+    async def settle(self, clearance: Clearance, steps: Sequence[Step], outcome: str) -> None:
+        """Give back what a run did not do, and keep what it did, for later decisions. Never raises."""
+        records = self.records
+        if records is None:
+            return
+        done = [step for step in steps if step.command == Restart.keyword and step.outcome is not Outcome.REFUSED]
+        who, tenant = Who.of(clearance.caller), clearance.caller.tenant
+        if done:
+            records.note([(tenant, _mutation(step, clearance.run_id, who)) for step in done])
+        if clearance.reserved:
+            used: Counter[str] = Counter()
+            for step in done:
+                used.update(self._keys(clearance.inventory.services[step.target], tenant))
+            try:
+                await records.settle(clearance.run_id, used, outcome)
+            except StoreUnavailable as error:  # what was reserved goes on counting: the safe side
+                _log.error("run %s: what it did not do could not be given back: %s", clearance.run_id, error)
+
+    async def _use(self, candidate: Candidate, ticket_id: str) -> bool:
+        """Use a ticket up, and return whether it breaks a freeze. Raises ``Refusal``."""
+        records, analysis = self._records(), candidate.analysis
+        closed = _closed(candidate)
+        if closed:
+            ticket = await records.ticket(ticket_id, candidate.now)  # what it asks never changes: no race
+            if ticket is not None and ticket.question.break_glass is None:
+                raise Refusal(closed, analysis.program.source)
+        answer = await records.use(
+            ticket_id, self._binding(candidate), candidate.run_id, self._allowances(candidate), candidate.now
+        )
+        match answer:
+            case Ticket() as used:
+                return used.question.break_glass is not None
+            case Code.APPROVAL_REQUIRED, words:
+                pending = await records.ticket(ticket_id, candidate.now)
+                if pending is None:
+                    raise refused(analysis, Code.APPROVAL_UNKNOWN, words)
+                raise NeedsApproval([_diagnostic(analysis, Code.APPROVAL_REQUIRED, words)], analysis, pending)
+            case code, words:
+                raise refused(analysis, code, words)
+
+    async def _reserve(self, candidate: Candidate, weighed: Weighed) -> bool:
+        """Reserve what the run may do, and return whether anything had to be. Raises ``Refusal``."""
+        closed = _closed(candidate)
+        if closed and candidate.asked.break_glass is None:
+            raise Refusal(closed, candidate.analysis.program.source)
+        causes = weighed.causes if weighed.tier is Tier.APPROVAL_REQUIRED else ()
+        allowances = self._allowances(candidate)
+        if allowances and not causes and not closed:
+            overruns = await self._records().reserve(candidate.run_id, allowances, candidate.now)
+            causes = tuple(Cause(Restart.keyword, run.label, Tier.APPROVAL_REQUIRED, run.message) for run in overruns)
+        if causes or closed:
+            await self._ask(candidate, causes, closed)
+        return bool(allowances)
+
+    async def _ask(self, candidate: Candidate, causes: tuple[Cause, ...], closed: Sequence[Diagnostic]) -> NoReturn:
+        """Ask a person. Raises ``NeedsApproval``, or ``Refusal`` where there is nobody to ask."""
+        analysis, worst_case, asked = candidate.analysis, candidate.worst_case, candidate.asked
+        why = "; ".join([f"`{cause.target}`: {cause.source}" for cause in causes] + [each.message for each in closed])
+        if not self.rules.can_ask(candidate.caller):
+            raise refused(analysis, Code.NOBODY_TO_ASK, f"a person must approve this first, and nobody can ({why})")
+        question = Question(
+            binding=self._binding(candidate),
+            program=format_one_line(analysis.program),
+            causes=causes + tuple(_closed_cause(each) for each in closed),
+            worst_case=worst_case.targets,
+            seconds=worst_case.seconds,
+            client_says=_words(asked.client_says),
+            break_glass=_words(asked.break_glass) if closed else None,
+        )
+        try:
+            ticket = await self._records().ask(
+                question, candidate.now, lifetime=self.rules.lifetime, most_open=self.rules.most_open
+            )
+        except TooManyOpen as error:
+            raise refused(analysis, Code.BUDGET_EXCEEDED, str(error)) from None
+        words = f"a person must approve this first ({why})"
+        raise NeedsApproval([_diagnostic(analysis, Code.APPROVAL_REQUIRED, words)], analysis, ticket)
+
+    def _binding(self, candidate: Candidate) -> Binding:
+        caller = candidate.caller
+        policy = self.rules.policy.get(caller.tenant, "")
+        return Binding(digest(candidate.analysis.program), Who.of(caller), caller.tenant, policy)
+
+    def _records(self) -> Records:
+        if self.records is None:
+            raise StoreUnavailable("none is configured")
+        return self.records
+
+    def _keys(self, service: Service, tenant: str | None) -> tuple[str, ...]:
+        """Return what one restart of a service is counted under."""
+        return f"service {service.key}", f"tenant {tenant or ''}"
+
+    def _allowances(self, candidate: Candidate) -> list[Allowance]:
+        """Return the bounds that a program's worst case is measured by; services of one unit count together."""
+        tenant = candidate.caller.tenant
+        times = _mutations(candidate.worst_case)
+        found: dict[str, Allowance] = {}
+        for name, count in times.items():
+            service = candidate.inventory.services[name]
+            if service.risk.limits.bounds:
+                key, _ = self._keys(service, tenant)
+                before = found[key].times if key in found else 0
+                found[key] = Allowance(key, name, before + count, service.risk.limits)
+        quota = self.rules.bounds.get(tenant, Bounds()).quota
+        if quota.bounds:
+            key = f"tenant {tenant or ''}"
+            found[key] = Allowance(key, "the tenant's restarts", times.total(), quota)
+        return list(found.values())
+
+    async def close(self) -> None:
+        """Give back what store and leases hold open."""
+        await self.leases.close()
+        if self.records is not None:
+            await self.records.close()
+
+
+def _closed(candidate: Candidate) -> list[Diagnostic]:
+    """Return, once for each service that may not be changed now, the first command that would."""
+    found: dict[str, Diagnostic] = {}
+    for command in candidate.analysis.commands:
+        if command.mutates and command.target not in found:
+            why = candidate.inventory.services[command.target].calendar.closed(candidate.now)
+            if why is not None:
+                found[command.target] = _frozen(command, why)
+    return list(found.values())
+
+
+def refused(analysis: Analysis, code: Code, message: str) -> Refusal:
+    """Return the refusal of a whole program, at its first mutation."""
+    return Refusal([_diagnostic(analysis, code, message)], analysis.program.source)
+
+
+def _diagnostic(analysis: Analysis, code: Code, message: str) -> Diagnostic:
+    first = next(command for command in analysis.commands if command.mutates)
+    return Diagnostic(code, message, first.head_span)
+
+
+def _frozen(command: Command, why: str) -> Diagnostic:
+    return Diagnostic(Code.FROZEN, f"`{command.target}` is {why}", command.target_span)
+
+
+def _closed_cause(closed: Diagnostic) -> Cause:
+    return Cause(Restart.keyword, closed.message.split("`")[1], Tier.APPROVAL_REQUIRED, closed.message)
+
+
+def _mutations(worst_case: WorstCase) -> Counter[str]:
+    """Return how often each service is restarted at most."""
+    return Counter({name: times for (keyword, name), times in worst_case.targets.items() if keyword == Restart.keyword})
+
+
+def _mutation(step: Step, run_id: str, who: Who) -> Mutation:
+    began = datetime.fromisoformat(step.started).timestamp()
+    outcome = step.reason.value if step.reason else step.outcome.value
+    return Mutation(run_id, step.target, who, began, began + step.seconds, outcome, step.message)
+
+
+def _words(text: str | None) -> str | None:
+    """Return what somebody else wrote, on one line and bounded."""
+    return None if text is None else printable(" ".join(text.split()))[:MOST_WORDS]
