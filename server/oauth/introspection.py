@@ -178,7 +178,8 @@ class Introspection:
         except TimeoutError:
             if asked_at is None:
                 return Busy("its turn did not come")
-            return self._unanswered(Silent("it did not answer in time"), asked_at, lane)
+            silent = Silent("it did not answer in time", url=self._asks.endpoint or self._url)
+            return self._unanswered(silent, asked_at, lane)
         except NoAnswer as why:
             return self._unanswered(why, asked_at or 0.0, lane)
         finally:

@@ -1,7 +1,8 @@
 """Requests to one issuer: bounded in time and size, and to nowhere else.
 
 No redirect is followed, no proxy is taken from the environment, no cookie is kept, TLS is verified. What an issuer says
-is read as JSON or not at all, and nothing of it goes into an error or a log.
+is read as JSON or not at all. Nothing of it goes into an error or a log, but for what it publishes to everybody: its
+own name and its addresses, made printable.
 """
 
 import errno
@@ -19,6 +20,7 @@ from urllib.parse import quote_plus
 import anyio
 import httpx2
 
+from guideway.dsl.errors import printable
 from guideway.server.oauth.strict_json import read_object
 from guideway.server.oauth.verified import IssuerUnavailable
 
@@ -32,11 +34,29 @@ _CONNECTING: Final = 0.6
 
 _OURS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 _QUIET_SECONDS: Final = 60.0
+_MENDS: Final = {
+    401: "is `client_id` of [issuers.NAME.introspection] a client there, and its secret right?",
+    403: "may the client of [issuers.NAME.introspection] ask about tokens?",
+    404: "is its address right? `metadata_url` and `jwks_url` of [issuers.NAME] name others",
+}
 _HEADERS: Final = {"User-Agent": "guideway", "Accept": "application/json", "Accept-Encoding": "identity"}
 
 
 class NoAnswer(Exception):  # noqa: N818  # it is what came of asking
-    """An issuer did not give what it was asked for. The message is one of a few fixed ones."""
+    """An issuer did not give what it was asked for. The message is one of a few fixed ones.
+
+    ``mend`` is what an operator may do about it, ``url`` what was asked, where that is known.
+    """
+
+    def __init__(self, message: str, mend: str | None = None, *, url: str | None = None) -> None:
+        super().__init__(message)
+        self.mend = mend
+        self.url = url
+
+    def told(self) -> str:
+        """Return all of it in one line."""
+        where = f" ({printable(self.url)})" if self.url else ""
+        return f"{self}{where}" + (f"; {self.mend}" if self.mend else "")
 
 
 class Silent(NoAnswer):
@@ -95,31 +115,58 @@ class IssuerHttp:
         self, method: str, url: str, headers: Mapping[str, str], form: Mapping[str, str] | None
     ) -> dict[str, Any]:
         try:
+            return await self._answer(method, url, headers, form)
+        except NoAnswer as why:
+            why.url = url
+            raise
+
+    async def _answer(
+        self, method: str, url: str, headers: Mapping[str, str], form: Mapping[str, str] | None
+    ) -> dict[str, Any]:
+        try:
             with anyio.fail_after(self._seconds):
                 body = await self._body(method, url, headers, form)
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             if any(_is_ours(cause) for cause in _causes(error)):
                 raise NoAnswer("this server has no connection left for it") from None
-            raise Unreachable("it cannot be reached") from None
+            raise Unreachable(*_no_connection(error)) from None
         except TimeoutError:
             raise Silent("it did not answer in time") from None
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError):
-            raise NoAnswer("its answer broke off") from None
+            raise NoAnswer("its answer broke off", "is its address right, with `https` or `http`?") from None
         try:
             return read_object(body)
         except ValueError:
-            raise NoAnswer("its answer is not a JSON object") from None
+            raise NoAnswer("its answer is not a JSON object", "its address leads to something else") from None
 
     async def _body(self, method: str, url: str, headers: Mapping[str, str], form: Mapping[str, str] | None) -> bytes:
         async with self._client.stream(method, url, headers=headers, data=form) as response:
             if response.status_code != 200:
-                raise NoAnswer(f"it answered HTTP {response.status_code}")
+                raise NoAnswer(f"it answered HTTP {response.status_code}", _MENDS.get(response.status_code))
             body = bytearray()
             async for part in response.aiter_raw():  # as it comes: what is small is not made large here
                 body += part
                 if len(body) > MOST_BYTES:
                     raise NoAnswer(f"its answer is longer than {MOST_BYTES:,} bytes")
             return bytes(body)
+
+
+def _no_connection(error: BaseException) -> tuple[str, str]:
+    """Return why there was no connection, and what may be done about it. The words are OpenSSL's or ours."""
+    for cause in _causes(error):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            why = f"its certificate is not trusted: {printable(cause.verify_message)}"
+            return f"it cannot be reached: {why}", "`ca_file` of [issuers.NAME] names the authority that signed it"
+        if isinstance(cause, ssl.SSLError):
+            return "it cannot be reached: it speaks no TLS there", "is its address right, with `https` and its port?"
+        if isinstance(cause, socket.gaierror):
+            return (
+                "it cannot be reached: its name does not resolve",
+                "mend the name, or this machine's name resolution",
+            )
+        if isinstance(cause, ConnectionRefusedError):
+            return "it cannot be reached: nothing listens there", "start it, or mend its address"
+    return "it cannot be reached", "is there a way from here to it, through every firewall?"
 
 
 def _is_ours(error: BaseException) -> bool:
@@ -173,7 +220,7 @@ class Outage:
     def noted(self, why: NoAnswer) -> None:
         """Note that it did not answer one question; others it may. Whoever asks bad ones must not fill the log."""
         if self._ticks() >= self._quiet_until:
-            logger.warning("[issuers.%s] does not say whether tokens are good: %s", self._name, why)
+            logger.warning("[issuers.%s] does not say whether tokens are good: %s", self._name, why.told())
             self._quiet_until = self._ticks() + _QUIET_SECONDS
 
     def over(self) -> None:

@@ -118,6 +118,24 @@ def _imported(published: Mapping[str, Any]) -> Key:
     raise UnusableKey("its size is not used")
 
 
+def read_keys(
+    published: Iterable[Any], allowed: frozenset[str], known: KeySet
+) -> tuple[list[PublishedKey], frozenset[str]]:
+    """Return the keys of a key set that can be used, and why the others cannot."""
+    keys, problems = [], set[str]()
+    for one in published:
+        try:
+            keys.append(read_key(one, allowed, known))
+        except UnusableKey as unusable:
+            problems.add(str(unusable))
+    return keys, frozenset(problems)
+
+
+def no_key_set() -> NoAnswer:
+    """Return what is wrong with an answer that has no array of keys: RFC 7517, section 5."""
+    return NoAnswer("it publishes no key set", "`jwks_url` of [issuers.NAME] says where its keys are")
+
+
 class IssuerKeys:
     """The keys of one issuer. ``ticks`` is a clock that never goes back, in seconds."""
 
@@ -200,7 +218,7 @@ class IssuerKeys:
             document = await self._http.get(section.jwks_url or await self._discovered())
             published = document.get("keys")
             if not isinstance(published, list):
-                raise NoAnswer("it publishes no key set")  # noqa: TRY301
+                raise no_key_set()
         except NoAnswer as why:
             self._url = None
             self._outage.began(why)
@@ -219,12 +237,7 @@ class IssuerKeys:
         return self._url
 
     def _read(self, published: Iterable[Any]) -> KeySet:
-        keys, problems = [], set[str]()
-        for one in published:
-            try:
-                keys.append(read_key(one, self._issuer.section.algorithms, self._keys))
-            except UnusableKey as unusable:
-                problems.add(str(unusable))
+        keys, problems = read_keys(published, self._issuer.section.algorithms, self._keys)
         for problem in sorted(problems - self._told):  # once each, not at every fetch
             self._told.add(problem)
             logger.warning("[issuers.%s] publishes a key that is left out: %s", self._issuer.name, problem)

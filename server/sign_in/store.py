@@ -14,6 +14,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from guideway.dsl.record import Record
+from guideway.interpreter.extras import install
 from guideway.server.sign_in.entry import Entry, Secrets
 from guideway.server.sign_in.errors import StorageError, theirs
 from guideway.server.sign_in.folder import PrivateFolder
@@ -159,7 +160,7 @@ def _keyring() -> Any:
         import keyring  # noqa: PLC0415
     except ImportError:
         raise StorageError(
-            "the package `keyring` is not installed", f"pip install 'guideway[keyring]', or {VARIABLE}=file"
+            "the package `keyring` is not installed", f"{install('keyring')}, or {VARIABLE}=file"
         ) from None
     return keyring
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from guideway.interpreter.drivers import DRIVERS
+from guideway.interpreter.extras import install as how_to_install
 from guideway.server.config import load
 from guideway.server.config_errors import ConfigError
 
@@ -134,4 +135,4 @@ def test_the_systemd_driver_without_its_library_says_what_to_install(tmp_path: P
         f"try:\n    load(Path({str(file)!r}))\nexcept ConfigError as error:\n    print(error)"
     )
     ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert 'needs the package `dbus-fast`: install it with `pip install "guideway[systemd]"`' in ran.stdout
+    assert f"needs the package `dbus-fast`: {how_to_install('systemd')}" in ran.stdout

@@ -18,6 +18,7 @@ from guideway.interpreter.drivers.base import Fault
 from guideway.interpreter.drivers.kubernetes.cluster import cluster_of
 from guideway.interpreter.drivers.kubernetes.kubeconfig import read
 from guideway.interpreter.drivers.kubernetes.tls import context_of
+from guideway.interpreter.extras import install
 from guideway.interpreter.results import Reason
 
 SECRET = "s3cret-t0ken"  # noqa: S105  # of nothing
@@ -200,4 +201,4 @@ def test_a_missing_library_is_told_with_what_to_install(monkeypatch: pytest.Monk
     monkeypatch.setattr(kubernetes, "_library_is_there", lambda: False)
     with pytest.raises(ValidationError) as raised:
         DRIVERS["kubernetes"].model_validate(OPTIONS)
-    assert 'pip install "guideway[kubernetes]"' in str(raised.value)
+    assert install("kubernetes") in str(raised.value)

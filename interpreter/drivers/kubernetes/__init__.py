@@ -12,6 +12,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, Strict, model_validator
 
 from guideway.interpreter.drivers.base import DriverOptions, ServiceDriver
+from guideway.interpreter.extras import install
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
@@ -57,7 +58,7 @@ class KubernetesOptions(DriverOptions):
     @model_validator(mode="after")
     def _has_its_library(self) -> Self:
         if not _library_is_there():
-            raise ValueError('needs the package `lightkube`: install it with `pip install "guideway[kubernetes]"`')
+            raise ValueError(f"needs the package `lightkube`: {install('kubernetes')}")
         return self
 
     @model_validator(mode="after")

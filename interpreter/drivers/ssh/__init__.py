@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Strict, model_validator
 
 from guideway.interpreter.drivers.base import Address, Options, Port
 from guideway.interpreter.drivers.ways import Way
+from guideway.interpreter.extras import install
 
 _Path = Annotated[Path, Strict(False)]
 
@@ -44,7 +45,7 @@ class SshOptions(Options):
     @model_validator(mode="after")
     def _one_key(self) -> Self:
         if not _library_is_there():
-            raise ValueError('needs the package `asyncssh`: install it with `pip install "guideway[ssh]"`')
+            raise ValueError(f"needs the package `asyncssh`: {install('ssh')}")
         if (self.key_file is not None) == self.agent:
             raise ValueError("needs one of `key_file` and `agent = true`")
         return self

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, model_validator
 
 from guideway.interpreter.drivers.base import ServiceDriver, SocketPath
 from guideway.interpreter.drivers.ways import SocketOptions, Way
+from guideway.interpreter.extras import install
 
 _SYSTEM_BUS = Path("/run/dbus/system_bus_socket")
 _NAME = re.compile(r"[A-Za-z0-9:_.\\-]+(@[A-Za-z0-9:_.\\-]+)?\.service")
@@ -40,7 +41,7 @@ class SystemdOptions(SocketOptions):
     @model_validator(mode="after")
     def _has_its_library(self) -> Self:
         if not _library_is_there():
-            raise ValueError('needs the package `dbus-fast`: install it with `pip install "guideway[systemd]"`')
+            raise ValueError(f"needs the package `dbus-fast`: {install('systemd')}")
         if self.ssh is not None and self.manager == "user" and self.bus is None:
             raise ValueError("needs `bus`, the socket of the user's bus there, such as `/run/user/1000/bus`")
         return self

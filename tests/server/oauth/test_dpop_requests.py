@@ -171,5 +171,5 @@ async def test_nothing_of_a_proof_is_logged(world: World, issuer: Issuer, caplog
         bad = proof(KEY, token=shown, method="GET", url=url, jti="a-secret-of-mine")
         answer = await send(url, ("Authorization", f"DPoP {shown}"), ("DPoP", bad), method="POST")
         assert_refused(answer, "invalid_dpop_proof")
-    assert "refused a proof: the proof is for another method" in caplog.text
+    assert "refused a proof from 127.0.0.1: the proof is for another method" in caplog.text
     assert not any(part in caplog.text for part in (*bad.split("."), *shown.split("."), "a-secret-of-mine"))

@@ -232,11 +232,12 @@ async def test_an_issuer_that_is_gone_is_asked_once_a_gap(issuer: Issuer, caplog
         clock.later += 11
         assert await subject(trusted, issuer.opaque_token()) == "alice"
     assert [record.getMessage() for record in caplog.records] == [
-        "[issuers.corp] does not say whether tokens are good: it did not answer in time",
+        f"[issuers.corp] does not say whether tokens are good: {SILENT} ({issuer.origin}/introspection)",
         "[issuers.corp] answers again",
     ]
 
 
+SILENT: Final = "it did not answer in time"
 SPOILT: Final[dict[str, Callable[[], Response]]] = {
     "a redirect": lambda: RedirectResponse("/elsewhere", 307),
     "an error": lambda: Response(status_code=500),

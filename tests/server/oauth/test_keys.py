@@ -253,7 +253,10 @@ async def test_in_an_outage_verified_tokens_go_on_and_others_wait(
         clock.later += 1_100
         assert await retry_after(trusted, known)  # it has expired, which now nobody can check anew
     warnings = [record.getMessage() for record in caplog.records]
-    assert warnings == ["[issuers.corp] does not say whether tokens are good: it cannot be reached"] * len(warnings)
+    why = "it cannot be reached: nothing listens there"
+    url = f"{issuer.origin}/keys"
+    told = f"[issuers.corp] does not say whether tokens are good: {why} ({url}); start it, or mend its address"
+    assert warnings == [told] * len(warnings)
     assert warnings
 
 
