@@ -1,21 +1,25 @@
 """Where parts are put together, and the only place: a configuration becomes a pipeline, a caller, and a way in."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from guideway.dsl.parser import Limits
-from guideway.interpreter.drivers.base import DriverOptions, ServiceDriver
-from guideway.interpreter.drivers.ways import SocketOptions, Way
+from guideway.interpreter.drivers.base import DriverOptions, Probe, ServiceDriver
+from guideway.interpreter.drivers.nowhere import Nowhere
+from guideway.interpreter.drivers.ways import SocketOptions
+from guideway.interpreter.fleet import Fleet, HostPattern, ServicePattern
 from guideway.interpreter.inventory import Host, Inventory
 from guideway.interpreter.pipeline import Deadlines, Pipeline
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.service import Service
-from guideway.server.config import Config, Entries
+from guideway.server.config import Config
 from guideway.server.config_errors import ConfigError, Problem
 from guideway.server.config_file import FILE_NAME
+from guideway.server.entries import Entries, HostPatternEntry, ServicePatternEntry
 from guideway.server.oauth.access import Access
-from guideway.server.sections import DEVELOPMENT, IssuerSection
+from guideway.server.sections import DEVELOPMENT, IssuerSection, ServiceSection
+from guideway.server.ssh_ways import SshWays
 
 #: The caller where the configuration names none. Nobody gave it a scope, so it has none.
 NOBODY = Principal("nobody", frozenset())
@@ -24,15 +28,12 @@ NOBODY = Principal("nobody", frozenset())
 def build(config: Config) -> Pipeline:
     """Return the pipeline of a configuration. Whoever asks for it closes its inventory."""
     limits, deadlines = config.limits, config.deadlines
-    ways = {name: options.build() for name, options in config.ssh.items()}
-    hosts, services = _hosts(config.shared), _services(config.shared, ways)
-    tenants = {
-        tenant: Inventory([*hosts, *_hosts(own)], [*services, *_services(own, ways)])
-        for tenant, own in config.own.items()
-    }
+    ways = SshWays(config.ssh, config.ssh_patterns.values())
+    fleet = Fleet()
+    shared = _Made(config.shared, ways, fleet)
     return Pipeline(
-        Inventory(hosts, services),
-        tenants=tenants,
+        shared.inventory(),
+        tenants={tenant: shared.inventory(_Made(own, ways, fleet)) for tenant, own in config.own.items()},
         limits=Limits(bytes=limits.bytes, nesting=limits.nesting, commands=limits.commands),
         deadlines=Deadlines(
             ping=deadlines.ping,
@@ -45,28 +46,74 @@ def build(config: Config) -> Pipeline:
     )
 
 
-def _hosts(entries: Entries) -> list[Host]:
-    return [Host(name, entry.probe.build(), entry.common.ping_seconds) for name, entry in entries.hosts.items()]
+class _Made:
+    """What the entries of one owner come to. An inventory is made of one, or of the shared one and a tenant's."""
 
+    def __init__(self, entries: Entries, ways: SshWays, fleet: Fleet) -> None:
+        self.hosts = [
+            Host(name, entry.probe.build(), entry.common.ping_seconds) for name, entry in entries.hosts.items()
+        ]
+        self.services = [
+            _service(name, _driver(entry.driver, ways), entry.health.build() if entry.health else None, entry.common)
+            for name, entry in entries.services.items()
+        ]
+        self.host_patterns = [_host_pattern(entry) for entry in entries.host_patterns.values()]
+        self.service_patterns = [_service_pattern(entry, ways, fleet) for entry in entries.service_patterns.values()]
 
-def _services(entries: Entries, ways: Mapping[str, Way]) -> list[Service]:
-    return [
-        Service(
-            name,
-            _driver(entry.driver, ways),
-            health=entry.health.build() if entry.health else None,
-            restartable=entry.common.restartable,
-            settle=entry.common.settle_seconds,
-            health_seconds=entry.common.health_seconds,
-            deadline=entry.common.restart_seconds,
+    def inventory(self, *own: "_Made") -> Inventory:
+        """Return an inventory of all that was made of these."""
+        made = (self, *own)
+        return Inventory(
+            (host for one in made for host in one.hosts),
+            (service for one in made for service in one.services),
+            host_patterns=(pattern for one in made for pattern in one.host_patterns),
+            service_patterns=(pattern for one in made for pattern in one.service_patterns),
         )
-        for name, entry in entries.services.items()
-    ]
 
 
-def _driver(options: DriverOptions, ways: Mapping[str, Way]) -> ServiceDriver:
+def _service(name: str, driver: ServiceDriver, health: Probe | None, common: ServiceSection) -> Service:
+    return Service(
+        name,
+        driver,
+        health=health,
+        restartable=common.restartable,
+        settle=common.settle_seconds,
+        health_seconds=common.health_seconds,
+        deadline=common.restart_seconds,
+        risk=common.risk(),
+    )
+
+
+def _host_pattern(entry: HostPatternEntry) -> HostPattern:
+    def make(name: str, stars: tuple[str, ...]) -> Host:
+        try:
+            probe = entry.probe.fill(name, stars).build()
+        except ValueError as error:
+            probe = Nowhere(f"`{entry.pattern}` cannot mean this name: {error}")
+        return Host(name, probe, entry.common.ping_seconds)
+
+    return HostPattern(entry.pattern, make, entry.common.ping_seconds)
+
+
+def _service_pattern(entry: ServicePatternEntry, ways: SshWays, fleet: Fleet) -> ServicePattern:
+    def make(name: str, stars: tuple[str, ...]) -> Service:
+        health: Probe | None = None
+        try:
+            driver = _driver(entry.driver.fill(name, stars), ways)
+            if entry.health is not None:
+                health = entry.health.fill(name, stars).build()
+        except ValueError as error:
+            driver = Nowhere(f"`{entry.pattern}` cannot mean this name: {error}")
+        return _service(name, driver, health, entry.common)
+
+    common = entry.common
+    return ServicePattern(entry.pattern, make, fleet, common.restartable, common.restart_seconds)
+
+
+def _driver(options: DriverOptions, ways: SshWays) -> ServiceDriver:
+    """Make a driver. Raises ``ValueError`` where its machine is not known."""
     if isinstance(options, SocketOptions) and options.ssh is not None:
-        return options.build_over(ways[options.ssh])
+        return options.build_over(ways.of(options.ssh))
     return options.build()
 
 

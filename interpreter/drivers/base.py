@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Protocol, runtime_checkable
+from typing import Annotated, ClassVar, Protocol, runtime_checkable
 
 import anyio
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict
@@ -153,10 +153,28 @@ class Probe(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class FromName:
+    """Marks a text of the configuration that an entry for a pattern of names may make of the name, in ``Annotated``.
+
+    Whoever writes a program chooses that name. So a mark belongs where any name of the pattern may stand, and never
+    where a file, a user, a secret or another machine's socket is named. ``is_host``: it is a host's name, or has one in
+    it; ``is_url``: it is the URL of one.
+    """
+
+    is_host: bool = False
+    is_url: bool = False
+
+
 class Options(BaseModel):
-    """Part of the configuration. Nothing is coerced, and a name that is not known is an error."""
+    """Part of the configuration. Nothing is coerced, and a name that is not known is an error.
+
+    ``apart``: with the same options, two names still are two things.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    apart: ClassVar[bool] = False
 
 
 class DriverOptions(Options, ABC):

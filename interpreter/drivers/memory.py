@@ -142,6 +142,8 @@ class MemoryDriver:
 class MemoryOptions(DriverOptions):
     """A service that exists in memory only. Times are in seconds."""
 
+    apart = True
+
     state: Annotated[State, Strict(False)] = State.RUNNING
     behaviour: Annotated[Behaviour, Strict(False)] = Behaviour.GOOD
     stop_seconds: Annotated[float, Field(ge=0)] = 0.0

@@ -9,7 +9,7 @@ from typing import Annotated, Protocol
 
 from pydantic import Field
 
-from guideway.interpreter.drivers.base import DriverOptions, Fault, ServiceDriver
+from guideway.interpreter.drivers.base import DriverOptions, Fault, FromName, ServiceDriver
 from guideway.interpreter.results import Reason
 
 
@@ -92,7 +92,7 @@ class SocketOptions(DriverOptions, ABC):
     ``ssh`` is the name of that machine; whoever has the ways makes the driver with ``build_over``.
     """
 
-    ssh: Annotated[str, Field(min_length=1)] | None = None
+    ssh: Annotated[Annotated[str, Field(min_length=1)] | None, FromName()] = None
 
     @abstractmethod
     def build_over(self, way: Way) -> ServiceDriver:

@@ -19,7 +19,7 @@ from anyio.abc import ByteStream, SocketStream
 from anyio.streams.tls import TLSStream
 from pydantic import AfterValidator, Field, Strict, ValidationInfo, field_validator
 
-from guideway.interpreter.drivers.base import Echo, Fault, Probe, check_address
+from guideway.interpreter.drivers.base import Echo, Fault, FromName, Probe, check_address
 from guideway.interpreter.probes import sockets
 from guideway.interpreter.probes.addresses import USUAL, NetworkOptions, Reach, allowed
 from guideway.interpreter.results import Reason
@@ -162,7 +162,7 @@ def _status_text(text: str) -> str:
 class HttpOptions(NetworkOptions):
     """A URL that has to answer with an expected status. A status can be a number or text such as ``200-299,401``."""
 
-    url: Annotated[str, AfterValidator(_url)]
+    url: Annotated[str, FromName(is_host=True, is_url=True), AfterValidator(_url)]
     status: Annotated[int, Field(ge=100, le=599)] | Annotated[str, AfterValidator(_status_text)] = "200-299"
     ca_file: Annotated[Path, Strict(False)] | None = None
 

@@ -12,12 +12,12 @@ import struct
 import sys
 from collections.abc import Container
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 import anyio
 from pydantic import ValidationInfo, field_validator
 
-from guideway.interpreter.drivers.base import Address, Echo, Fault, Probe
+from guideway.interpreter.drivers.base import Address, Echo, Fault, FromName, Probe
 from guideway.interpreter.probes import sockets
 from guideway.interpreter.probes.addresses import USUAL, NetworkOptions, Reach, allowed
 from guideway.interpreter.results import Reason
@@ -151,7 +151,7 @@ def _socket(family: socket.AddressFamily, protocol: int) -> socket.socket:
 class IcmpOptions(NetworkOptions):
     """A host that has to answer ICMP echo requests."""
 
-    address: Address
+    address: Annotated[Address, FromName(is_host=True)]
 
     @field_validator("address")
     @classmethod

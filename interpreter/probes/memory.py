@@ -29,6 +29,8 @@ class MemoryProbe:
 class MemoryProbeOptions(ProbeOptions):
     """A host that exists in memory only."""
 
+    apart = True
+
     answers: bool = True
     seconds: Annotated[float, Field(ge=0)] = 0.0
 

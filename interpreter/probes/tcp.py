@@ -5,10 +5,11 @@ not there. Whoever wants to know about the host alone configures ``icmp``.
 """
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from pydantic import ValidationInfo, field_validator
 
-from guideway.interpreter.drivers.base import Address, Echo, Port, Probe
+from guideway.interpreter.drivers.base import Address, Echo, FromName, Port, Probe
 from guideway.interpreter.probes import sockets
 from guideway.interpreter.probes.addresses import USUAL, NetworkOptions, Reach, allowed
 
@@ -32,7 +33,7 @@ class TcpProbe:
 class TcpOptions(NetworkOptions):
     """A port that has to accept connections."""
 
-    address: Address
+    address: Annotated[Address, FromName(is_host=True)]
     port: Port
 
     @field_validator("address")

@@ -20,7 +20,8 @@ from guideway.server import wiring
 from guideway.server.cli.command import Command, Exit
 from guideway.server.cli.configured import read_config
 from guideway.server.cli.console import DIM, GREEN, RED, YELLOW, Console, write_json
-from guideway.server.config import Config, HostEntry, ServiceEntry
+from guideway.server.config import Config
+from guideway.server.entries import HostEntry, ServiceEntry
 from guideway.server.render import UNWELL, quoted_lines
 
 _EMPTY = "the inventory is empty: docs/configuration.md says how to describe what there is"

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from guideway.interpreter.drivers.base import DriverOptions, ServiceDriver, SocketPath
+from guideway.interpreter.drivers.base import DriverOptions, FromName, ServiceDriver, SocketPath
 from guideway.interpreter.drivers.container.driver import ContainerDriver
 from guideway.interpreter.drivers.container.engine import engine_at
 
@@ -30,7 +30,7 @@ def _one_container(name: str) -> str:
 class ContainerOptions(DriverOptions):
     """A container by its name; ``socket`` is that of the engine which has it."""
 
-    container: Annotated[str, AfterValidator(_one_container)]
+    container: Annotated[str, FromName(), AfterValidator(_one_container)]
     socket: SocketPath = USUAL_SOCKET
 
     def build(self) -> ServiceDriver:

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, Strict, model_validator
 
-from guideway.interpreter.drivers.base import DriverOptions, ServiceDriver
+from guideway.interpreter.drivers.base import DriverOptions, FromName, ServiceDriver
 from guideway.interpreter.extras import install
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -50,7 +50,7 @@ class KubernetesOptions(DriverOptions):
     """
 
     kind: Literal["deployment", "statefulset", "daemonset"] = "deployment"
-    name: Annotated[str, AfterValidator(_name)]
+    name: Annotated[str, FromName(), AfterValidator(_name)]
     namespace: Annotated[str, AfterValidator(_namespace)]
     kubeconfig: Annotated[Path, Strict(False), AfterValidator(_absolute)] | None = None
     context: Annotated[str, Field(min_length=1)] | None = None

@@ -10,7 +10,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Strict, model_validator
 
-from guideway.interpreter.drivers.base import Address, Options, Port
+from guideway.interpreter.drivers.base import Address, FromName, Options, Port
 from guideway.interpreter.drivers.ways import Way
 from guideway.interpreter.extras import install
 
@@ -35,7 +35,7 @@ class SshOptions(Options):
     file of that name in the user's ``~/.ssh``. Nothing else of ``~/.ssh`` is read.
     """
 
-    host: Address
+    host: Annotated[Address, FromName(is_host=True)]
     port: Port = 22
     user: Annotated[str, AfterValidator(_name)]
     key_file: _Path | None = None

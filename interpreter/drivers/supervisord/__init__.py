@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, Strict, model_validator
 
-from guideway.interpreter.drivers.base import SocketPath
+from guideway.interpreter.drivers.base import FromName, SocketPath
 from guideway.interpreter.drivers.supervisord.driver import SupervisordDriver
 from guideway.interpreter.drivers.supervisord.rpc import Credentials, Server
 from guideway.interpreter.drivers.ways import SocketOptions, Way
@@ -46,7 +46,7 @@ class SupervisordOptions(SocketOptions):
     Where that asks for a password, the file or the environment variable has it that a key names.
     """
 
-    program: Annotated[str, AfterValidator(_one_program)]
+    program: Annotated[str, FromName(), AfterValidator(_one_program)]
     socket: SocketPath | None = None
     url: Annotated[str, AfterValidator(_loopback)] | None = None
     username: Annotated[_Text, AfterValidator(_user)] | None = None

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, model_validator
 
-from guideway.interpreter.drivers.base import ServiceDriver, SocketPath
+from guideway.interpreter.drivers.base import FromName, ServiceDriver, SocketPath
 from guideway.interpreter.drivers.ways import SocketOptions, Way
 from guideway.interpreter.extras import install
 
@@ -34,7 +34,7 @@ def _library_is_there() -> bool:
 class SystemdOptions(SocketOptions):
     """A service unit of the system's systemd or of a user's; ``bus`` is the socket of the bus that it is on."""
 
-    unit: Annotated[str, AfterValidator(_one_service)]
+    unit: Annotated[str, FromName(), AfterValidator(_one_service)]
     manager: Literal["system", "user"] = "system"
     bus: SocketPath | None = None
 
