@@ -114,7 +114,7 @@ def weigh(analysis: Analysis, inventory: Inventory) -> Weighed:
     causes = []
     for command, name in sorted(analysis.targets, key=lambda each: (each[1], each[0].keyword)):
         if command.mutates:
-            effective = inventory.services[name].risk.effective(command)
+            effective = inventory.service(name).risk.effective(command)
             causes.append(Cause(command.keyword, name, effective.tier, effective.source))
     tier = max((cause.tier for cause in causes), default=Tier.SAFE)
     return Weighed(tier, tuple(cause for cause in causes if cause.tier == tier))
@@ -139,7 +139,7 @@ class Clearance:
             return None
         if self.left[command.target] < 1:
             return Diagnostic(Code.POLICY_DENIED, "this run was not cleared for it", command.head_span)
-        why = None if self.glass_broken else self.inventory.services[command.target].calendar.closed(now)
+        why = None if self.glass_broken else self.inventory.service(command.target).calendar.closed(now)
         return None if why is None else _frozen(command, why)
 
     @asynccontextmanager
@@ -148,7 +148,7 @@ class Clearance:
 
         Raises ``Fault`` with ``busy`` where that is not free in time.
         """
-        service = self.inventory.services[command.target]
+        service = self.inventory.service(command.target)
         try:
             async with self.gate.leases.hold(
                 self.gate.places(service, self.caller), self.run_id, self.gate.rules.wait
@@ -229,7 +229,7 @@ class ImpactGate:
         if clearance.reserved:
             used: Counter[str] = Counter()
             for step in done:
-                used.update(self._keys(clearance.inventory.services[step.target], tenant))
+                used.update(self._keys(clearance.inventory.service(step.target), tenant))
             try:
                 await records.settle(clearance.run_id, used, outcome)
             except StoreUnavailable as error:  # what was reserved goes on counting: the safe side
@@ -315,7 +315,7 @@ class ImpactGate:
         times = _mutations(candidate.worst_case)
         found: dict[str, Allowance] = {}
         for name, count in times.items():
-            service = candidate.inventory.services[name]
+            service = candidate.inventory.service(name)
             if service.risk.limits.bounds:
                 key, _ = self._keys(service, tenant)
                 before = found[key].times if key in found else 0
@@ -338,7 +338,7 @@ def _closed(candidate: Candidate) -> list[Diagnostic]:
     found: dict[str, Diagnostic] = {}
     for command in candidate.analysis.commands:
         if command.mutates and command.target not in found:
-            why = candidate.inventory.services[command.target].calendar.closed(candidate.now)
+            why = candidate.inventory.service(command.target).calendar.closed(candidate.now)
             if why is not None:
                 found[command.target] = _frozen(command, why)
     return list(found.values())

@@ -14,6 +14,7 @@ from guideway.interpreter.fleet import Fleet, HostPattern, ServicePattern
 from guideway.interpreter.inventory import Host, Inventory
 from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.results import State
+from guideway.interpreter.risk import HARMLESS
 from guideway.interpreter.service import Service
 
 
@@ -180,3 +181,20 @@ async def test_a_pipeline_runs_what_patterns_mean_and_closes_it() -> None:
     assert [one.expected for one in report.refusal.diagnostics] == [('"*.prod"',), ('"web-*"',)]
     await pipeline.close()
     assert world.closed() == {"web-1": 1}
+
+
+@pytest.mark.anyio
+async def test_what_is_said_of_a_pattern_holds_for_a_restart_of_each_name() -> None:
+    fleet = Fleet()
+    drivers: dict[str, MemoryDriver] = {}
+
+    def make(name: str, _: tuple[str, ...]) -> Service:
+        drivers[name] = MemoryDriver()
+        return Service(name, drivers[name], settle=0.0, risk=HARMLESS)
+
+    inventory = Inventory(service_patterns=[ServicePattern(read_pattern("web-*"), make, fleet)])
+    pipeline = Pipeline(inventory)
+    report = await pipeline.run('RESTART "web-1" RESTART "web-2" RESTART "web-1"', OPERATOR)
+    assert [(step.target, step.outcome) for step in report.steps] == [("web-1", "ok"), ("web-2", "ok"), ("web-1", "ok")]
+    assert sorted(drivers) == ["web-1", "web-2"]
+    await pipeline.close()
