@@ -10,7 +10,7 @@ import anyio
 
 from guideway.dsl.parser import DEFAULT_LIMITS, Limits
 from guideway.dsl.record import Record
-from guideway.dsl.scopes import Scope, known_scopes
+from guideway.dsl.scopes import Scope
 from guideway.grammar import (
     DIALECTS,
     FINITE,
@@ -28,7 +28,8 @@ from guideway.grammar import (
 from guideway.server import engines, wiring
 from guideway.server.cli.command import Command, Complaint, Exit, add_configuration
 from guideway.server.cli.configured import explain_nobody, read_caller, read_config
-from guideway.server.cli.console import clean, write_json
+from guideway.server.cli.console import write_json
+from guideway.server.cli.scopes import add_scope_option, given, require_known
 from guideway.server.publish import Names, nameable
 
 
@@ -42,11 +43,7 @@ class _Holder(Record):
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--scopes",
-        metavar="SCOPES",
-        help="the copy for these, separated by spaces, with any name, and not a caller's with the inventory's names",
-    )
+    add_scope_option(parser, "the copy for these, with any name, and not a caller's with the inventory's names")
     parser.add_argument(
         "--dialect",
         choices=DIALECTS,
@@ -91,10 +88,10 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _holder(options: argparse.Namespace) -> _Holder:
-    if options.scopes is not None:
+    if options.scope is not None:
         if options.caller is not None:
-            raise Complaint("--scopes and --as cannot go together")
-        return _Holder(_scopes(options.scopes), None, DEFAULT_LIMITS, None)
+            raise Complaint("--scope and --as cannot go together")
+        return _Holder(require_known(given(options.scope)), None, DEFAULT_LIMITS, None)
     config = read_config(options)
     caller = read_caller(options, config)
     pipeline = wiring.build(config)
@@ -174,19 +171,10 @@ def _machine_form(copy: GrammarCopy, engine: Engine | None, fragment: dict[str, 
     return form if engine is None else {**form, "for": engine, "request": fragment}
 
 
-def _scopes(text: str) -> frozenset[Scope]:
-    asked = text.split()
-    scopes = known_scopes(asked)
-    unknown = [clean(name) for name in asked if name not in scopes]
-    if unknown:
-        raise Complaint(f"there is no scope `{unknown[0]}`", help=f"there are: {', '.join(sorted(Scope))}")
-    return scopes
-
-
 COMMAND = Command(
     summary="print a caller's copy of the grammar",
     description="Print the grammar of the programs that a caller may run: only the commands that their scopes\n"
-    "allow, and only the names of the inventory; or with --scopes, of whoever has these, with any name.\n"
+    "allow, and only the names of the inventory; or with --scope, of whoever has these, with any name.\n"
     "Where an engine that reads the dialect is installed here, it has compiled the copy.\n"
     "docs/grammar.md says which engine takes what.",
     examples=(
@@ -194,7 +182,7 @@ COMMAND = Command(
         "guideway grammar --as reader --json",
         "guideway grammar --as reader --dialect gbnf --wrap hermes --layout lines",
         "guideway grammar --as reader --for vllm",
-        'guideway grammar --scopes "mcp:diag:read mcp:diag:write" --dialect lark',
+        'guideway grammar --scope "mcp:diag:read mcp:diag:write" --dialect lark',
     ),
     exits=((Exit.OK, "the grammar was printed"),),
     arguments=_arguments,

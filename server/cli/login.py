@@ -12,10 +12,11 @@ from guideway.server.cli.command import Command, Complaint, Exit
 from guideway.server.cli.console import BOLD, GREEN, RED, YELLOW, Console, write_json
 from guideway.server.cli.logs import show_log
 from guideway.server.cli.person import complaint, person, speaking_to
+from guideway.server.cli.scopes import add_scope_option, given
 from guideway.server.sign_in.auth import SignedIn
 from guideway.server.sign_in.browser import Person
 from guideway.server.sign_in.challenge import is_scope, read_challenge
-from guideway.server.sign_in.entry import Entry, words
+from guideway.server.sign_in.entry import Entry
 from guideway.server.sign_in.errors import ScopesMissingError, SignInError, StorageError, WrongUsageError
 from guideway.server.sign_in.servers import client, server_url
 from guideway.server.sign_in.session import Session
@@ -25,13 +26,7 @@ from guideway.server.sign_in.store import Unreadable, standard_store
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("server", metavar="SERVER_URL", nargs="?", help="the endpoint; without a path it is /mcp")
-    parser.add_argument(
-        "--scope",
-        action="append",
-        default=[],
-        metavar="SCOPES",
-        help="ask for these, in the issuer's words; may be repeated; else for what the server wants first",
-    )
+    add_scope_option(parser, "ask for these, in the issuer's words; without it, for what the server wants first")
     parser.add_argument(
         "--no-browser", action="store_true", help="the browser is on another machine: paste its address"
     )
@@ -56,9 +51,11 @@ def _run(options: argparse.Namespace) -> int:
 
 def _login(options: argparse.Namespace) -> int:
     errors = Console(options.color, error=True)
-    scopes = words(" ".join(options.scope))
+    scopes = given(options.scope)
     if not all(map(is_scope, scopes)):
-        raise Complaint("--scope takes scopes, separated by spaces", help='--scope "mcp:diag:read mcp:diag:write"')
+        raise Complaint(
+            "--scope takes scopes, separated by spaces or commas", help='--scope "mcp:diag:read mcp:diag:write"'
+        )
     if options.port is not None and not 0 < options.port < 65_536:
         raise Complaint("--port takes a port")
     wish = Wish(

@@ -4,11 +4,12 @@ import argparse
 from typing import Final
 from urllib.parse import urlsplit
 
-from guideway.dsl.scopes import Scope, known_scopes, scope_list
+from guideway.dsl.scopes import Scope, scope_list
 from guideway.server.cli.command import Command, Complaint, Exit
 from guideway.server.cli.configured import read_config
 from guideway.server.cli.console import Console, clean, write_json
 from guideway.server.cli.development import development_issuer, issuer_complaints, known_person
+from guideway.server.cli.scopes import add_scope_option, given, require_known
 from guideway.server.config import Config
 from guideway.server.listen import Scheme, authorities
 from guideway.server.sections import ENDPOINT, DevelopmentIssuerSection, is_loopback
@@ -18,12 +19,7 @@ _CLIENT: Final = "guideway-token"
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--person", required=True, metavar="NAME", help="whose token: one of [development_issuer]")
-    parser.add_argument(
-        "--scope",
-        action="append",
-        metavar="SCOPE",
-        help=f"what it is good for, within what the person may; may be repeated; without one, {Scope.READ}",
-    )
+    add_scope_option(parser, f"what it is good for, within what the person may; without one, {Scope.READ}")
     parser.add_argument(
         "--resource", metavar="URL", help="the server that it is for; without one, where [server] says that it is"
     )
@@ -34,7 +30,7 @@ def _run(options: argparse.Namespace) -> int:
     config = read_config(options)
     section = development_issuer(config)
     person = known_person(section, options.person)
-    scopes = _scopes(options.scope or [Scope.READ.value], person, section)
+    scopes = _scopes(given(options.scope) or (Scope.READ.value,), person, section)
     resource = options.resource or _resource(config)
     if section.port == 0:
         raise Complaint(
@@ -67,12 +63,10 @@ def _run(options: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def _scopes(names: list[str], person: str, section: DevelopmentIssuerSection) -> frozenset[Scope]:
+def _scopes(names: tuple[str, ...], person: str, section: DevelopmentIssuerSection) -> frozenset[Scope]:
     may = section.people[person]
-    scopes = known_scopes(names)
+    scopes = require_known(names)
     for name in names:
-        if name not in scopes:
-            raise Complaint(f"`{clean(name)}` is not a scope", help=f"there are: {', '.join(Scope)}")
         if name not in may:
             raise Complaint(f"{person} may not grant `{name}`", help=f"only: {scope_list(may) or 'nothing'}")
     return scopes
