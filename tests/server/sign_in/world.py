@@ -110,8 +110,17 @@ class Shell:
         """The arguments that the browser was started with, a line for each time."""
         return (self.home / "started").read_text().splitlines()
 
-    def has_browser(self, person: str = "alice", scopes: Sequence[str] | None = None, decision: str = "allow") -> None:
-        """Give the person a browser in which they decide; ``scopes`` None leaves ticked what is."""
+    def has_browser(
+        self,
+        person: str = "alice",
+        scopes: Sequence[str] | None = None,
+        decision: str = "allow",
+        code: str = CODE,
+    ) -> None:
+        """Give the person a browser in which they decide; ``scopes`` None leaves ticked what is.
+
+        ``code`` is the sign-in code of the issuer.
+        """
         program = self.home / "browser"
         program.write_text(
             BROWSER.format(
@@ -119,7 +128,7 @@ class Shell:
                 root=str(ROOT),
                 visits=str(self.home / "visits"),
                 started=str(self.home / "started"),
-                code=CODE,
+                code=code,
                 person=person,
                 scopes=scopes,
                 decision=decision,
