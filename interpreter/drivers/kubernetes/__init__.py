@@ -12,6 +12,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, Strict, model_validator
 
 from guideway.interpreter.drivers.base import DriverOptions, FromName, ServiceDriver
+from guideway.interpreter.drivers.kubernetes.selector import read_selector
 from guideway.interpreter.extras import install
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -31,6 +32,11 @@ def _namespace(text: str) -> str:
     return text
 
 
+def _selector(text: str) -> str:
+    read_selector(text)
+    return text
+
+
 def _absolute(path: Path) -> Path:
     if not path.is_absolute():
         raise ValueError("must be an absolute path")
@@ -46,12 +52,14 @@ class KubernetesOptions(DriverOptions):
     """A deployment, stateful set or daemon set.
 
     ``kubeconfig`` is the file that says how to reach the cluster and as whom, ``context`` which part of it, its current
-    one by default; without a file, this process runs in a pod of the cluster, and its service account is used.
+    one by default; without a file, this process runs in a pod of the cluster, and its service account is used. With a
+    ``selector``, only one that carries those labels is meant.
     """
 
     kind: Literal["deployment", "statefulset", "daemonset"] = "deployment"
     name: Annotated[str, FromName(), AfterValidator(_name)]
     namespace: Annotated[str, AfterValidator(_namespace)]
+    selector: Annotated[str, AfterValidator(_selector)] | None = None
     kubeconfig: Annotated[Path, Strict(False), AfterValidator(_absolute)] | None = None
     context: Annotated[str, Field(min_length=1)] | None = None
 
@@ -72,4 +80,6 @@ class KubernetesOptions(DriverOptions):
         from guideway.interpreter.drivers.kubernetes.cluster import cluster_of  # noqa: PLC0415  # 0.3 s, for who needs it
         from guideway.interpreter.drivers.kubernetes.driver import KubernetesDriver  # noqa: PLC0415
 
-        return KubernetesDriver(self.kind, self.name, self.namespace, cluster_of(self.kubeconfig, self.context))
+        cluster = cluster_of(self.kubeconfig, self.context)
+        selector = None if self.selector is None else read_selector(self.selector)
+        return KubernetesDriver(self.kind, self.name, self.namespace, cluster, selector)

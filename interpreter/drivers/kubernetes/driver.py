@@ -25,6 +25,7 @@ from guideway.interpreter.drivers.base import Fault, Observation, Phase
 from guideway.interpreter.drivers.kubernetes.cluster import Cluster, Lost, Refusal
 from guideway.interpreter.drivers.kubernetes.pods import Trouble, troubles
 from guideway.interpreter.drivers.kubernetes.rights import VERBS, fault_of, role_rule
+from guideway.interpreter.drivers.kubernetes.selector import LabelSelector
 from guideway.interpreter.drivers.kubernetes.workload import KINDS, RESTARTED_AT, WORDS, Selector, Workload
 from guideway.interpreter.results import Reason, State
 
@@ -43,13 +44,19 @@ _T = TypeVar("_T")
 
 
 class KubernetesDriver:
-    """One workload of a cluster, by its kind (a key of ``KINDS``), name and namespace."""
+    """One workload of a cluster, by its kind (a key of ``KINDS``), name and namespace.
 
-    def __init__(self, kind: str, name: str, namespace: str, cluster: Cluster) -> None:
+    Where there is a ``selector``, one without those labels is not the one that is meant: it is not found.
+    """
+
+    def __init__(
+        self, kind: str, name: str, namespace: str, cluster: Cluster, selector: LabelSelector | None = None
+    ) -> None:
         self._kind = kind
         self._name = name
         self._namespace = namespace
         self._cluster = cluster
+        self._selector = selector
         self._pods_again = 0.0  # when pods may be asked for: not soon after that was forbidden
 
     async def observe(self) -> Observation:
@@ -67,7 +74,7 @@ class KubernetesDriver:
         if (obstacle := before.obstacle()) is not None:
             raise Fault(Reason.START_FAILED, obstacle, before.description())
         enter(Phase.REPLACING)
-        asked = now = await self._replace()
+        asked = now = await self._replace(before)
         is_seen = False
         pauses, pods_at = _pauses(), anyio.current_time() + PODS_SECONDS
         while True:
@@ -132,6 +139,17 @@ class KubernetesDriver:
         await self._cluster.leave(self)
 
     async def _look(self) -> Workload:
+        """Return the workload as it is, where it is the one that is meant. Raises ``Fault``."""
+        found = await self._at_all()
+        if self._selector is not None and not self._selector.fits(found.labels):
+            raise Fault(
+                Reason.NOT_FOUND,
+                f"the namespace has a {WORDS[self._kind]} of that name, but without the labels that its entry asks "
+                f"for: {self._selector.text}",
+            )
+        return found
+
+    async def _at_all(self) -> Workload:
         return Workload.of(
             await self._asked(lambda client: client.get(KINDS[self._kind], self._name, namespace=self._namespace))
         )
@@ -142,7 +160,7 @@ class KubernetesDriver:
         pauses = _pauses()
         while True:
             try:
-                return await self._look()
+                return await self._at_all()
             except Lost as lost:
                 if anyio.current_time() - since > SILENCE_SECONDS:
                     raise Fault(
@@ -154,11 +172,21 @@ class KubernetesDriver:
                 raise Fault(Reason.NOT_FOUND, f"the {WORDS[self._kind]} was deleted while it was restarted") from None
             await anyio.sleep(next(pauses))
 
-    async def _replace(self) -> Workload:
-        """Change the pod template. To ask once more does no harm: the same value changes nothing."""
+    async def _replace(self, seen: Workload) -> Workload:
+        """Change the pod template. To ask once more does no harm: the same value changes nothing.
+
+        Where labels decide whether it is the one that is meant, what is changed is the object as it was ``seen`` with
+        them, and no other version of it: one that was changed meanwhile is looked at again.
+        """
         patch = _patch(datetime.now(UTC))
+        value = patch["spec"]["template"]["metadata"]["annotations"][RESTARTED_AT]
         pauses = _pauses()
         for attempt in range(1, _ATTEMPTS + 1):
+            if self._selector is not None:
+                seen = seen if attempt == 1 else await self._look()
+                if seen.restarted_at == value:  # an answer was lost, the change was not
+                    return seen
+                patch["metadata"] = {"resourceVersion": seen.version}
             try:
                 return Workload.of(
                     await self._asked(

@@ -4,7 +4,7 @@ Owns the meaning of generations, replica counts, revisions and conditions of the
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -39,7 +39,8 @@ class Workload:
 
     ``total`` counts all pods, those of an older template too. ``exceeded`` says that Kubernetes gave the rollout up
     (``progressDeadlineSeconds``): some pods may be available all the same. ``keeps`` says why a new template would not
-    replace every pod, None where it does. ``revision`` is another after each change of the pod template.
+    replace every pod, None where it does. ``revision`` is another after each change of the pod template, ``version``
+    after each change of the object. ``labels`` are its own, not its pods'.
     """
 
     kind: str
@@ -60,6 +61,8 @@ class Workload:
     limit: int | None = None
     rolling: bool = False
     keeps: str | None = None
+    version: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
     conditions: tuple[str, ...] = ()
 
     @classmethod
@@ -156,6 +159,8 @@ def _deployment(said: Deployment, meta: ObjectMeta) -> Workload:
     return Workload(
         kind="deployment",
         uid=meta.uid or "",
+        version=meta.resourceVersion or "",
+        labels=MappingProxyType(meta.labels or {}),
         generation=meta.generation or 0,
         observed=(status and status.observedGeneration) or 0,
         desired=1 if spec.replicas is None else spec.replicas,
@@ -192,6 +197,8 @@ def _stateful_set(said: StatefulSet, meta: ObjectMeta) -> Workload:
     return Workload(
         kind="statefulset",
         uid=meta.uid or "",
+        version=meta.resourceVersion or "",
+        labels=MappingProxyType(meta.labels or {}),
         generation=meta.generation or 0,
         observed=(status and status.observedGeneration) or 0,
         desired=1 if spec.replicas is None else spec.replicas,
@@ -215,6 +222,8 @@ def _daemon_set(said: DaemonSet, meta: ObjectMeta) -> Workload:
     return Workload(
         kind="daemonset",
         uid=meta.uid or "",
+        version=meta.resourceVersion or "",
+        labels=MappingProxyType(meta.labels or {}),
         generation=meta.generation or 0,
         observed=(status and status.observedGeneration) or 0,
         desired=status.desiredNumberScheduled if status else 0,
