@@ -26,6 +26,10 @@ _TYPES: Final = {
     "float_type": "must be a number",
     "finite_number": "must be a finite number",
     "frozen_set_type": "must be an array",
+    "list_type": "must be an array",
+    "path_type": "must be a path, as a string",
+    "tuple_type": "must be an array",
+    "int_from_float": "must be a whole number",
     "int_type": "must be a whole number",
     "model_type": "must be a table",
     "string_too_short": "must not be empty",
@@ -39,6 +43,8 @@ _BOUNDS: Final = {
     "less_than": ("lt", "must be less than"),
     "less_than_equal": ("le", "must be at most"),
 }
+_MUST_BE: Final = "must be "
+UNKNOWN_KEY: Final = "is not known"
 _NO_QUOTE: Final = 'Expected "\'"'
 _UNCLOSED: Final = {  # what ``tomllib`` says of a string that does not end, and what it ends with
     "Illegal character '\\n'": 'end it with `"` on its line',
@@ -104,7 +110,7 @@ def explain(error: ErrorDetails, model: type[BaseModel], also: Iterable[str] = (
     kind, context = error["type"], error.get("ctx", {})
     if kind == "extra_forbidden":
         key = str(error["loc"][-1])
-        return "is not known", suggestion(key, [*_keys_at(model, error["loc"][:-1]), *also])
+        return UNKNOWN_KEY, suggestion(key, [*_keys_at(model, error["loc"][:-1]), *also])
     if kind in ("enum", "literal_error"):
         allowed = re.findall(r"'([^']*)'", context["expected"])
         return f"cannot be `{error['input']}`", suggestion(str(error["input"]), allowed)
@@ -115,6 +121,19 @@ def explain(error: ErrorDetails, model: type[BaseModel], also: Iterable[str] = (
         return str(context["error"]), None
     words = error["msg"]
     return _TYPES.get(kind, words[:1].lower() + words[1:]), None
+
+
+def either(messages: list[str]) -> str:
+    """Return as one what was said of a value that may be of several types: the arms of a union each say their own.
+
+    Where the value is of one of the types, what is said of another counts for nothing.
+    """
+    kinds = [message for message in messages if message in _TYPES.values() and message.startswith(_MUST_BE)]
+    kinds = kinds if len(kinds) == len(messages) else []
+    if kinds:
+        return _MUST_BE + " or ".join(message.removeprefix(_MUST_BE) for message in kinds)
+    others = [message for message in messages if message not in _TYPES.values() or not message.startswith(_MUST_BE)]
+    return " or ".join(others or messages)
 
 
 def suggestion(word: str, allowed: Iterable[str]) -> str | None:

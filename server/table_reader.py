@@ -4,7 +4,7 @@ Owns where in the file a mistake stands. Never knows which tables there are.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from guideway.dsl.lexer import is_name
 from guideway.server import toml_places
-from guideway.server.config_errors import Problem, dotted, explain, suggestion
+from guideway.server.config_errors import Problem, dotted, either, explain, suggestion
 from guideway.server.config_paths import absolute
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -66,7 +66,7 @@ class TableReader:
             if message not in messages:
                 messages.append(message)
         problems = [
-            Problem(" or ".join(messages), toml_places.line_of(lines, path), dotted(path), mend)
+            Problem(either(messages), toml_places.line_of(lines, path), dotted(path), mend)
             for path, (messages, mend) in merged.items()
         ]
         return sorted(problems, key=lambda problem: problem.line or 0)
@@ -75,6 +75,16 @@ class TableReader:
 def tables_of(value: Any) -> dict[str, dict[str, Any]]:
     """Return the tables of a table that may be anything; what else it holds has been told already."""
     return {name: table for name, table in value.items() if isinstance(table, dict)} if isinstance(value, dict) else {}
+
+
+def without(table: dict[str, Any], paths: Collection[toml_places.Path]) -> dict[str, Any]:
+    """Return a table without what stands at some paths in it."""
+    kept = {}
+    for key, value in table.items():
+        inner = [path[1:] for path in paths if path[0] == key]
+        if () not in inner:
+            kept[key] = without(value, inner) if inner and isinstance(value, dict) else value
+    return kept
 
 
 def _existing(raw: Any, path: toml_places.Path, *, missing: bool) -> toml_places.Path:
