@@ -30,7 +30,8 @@ from guideway.server.oauth.gate import Gate
 from guideway.server.oauth.metadata import metadata_paths, metadata_routes
 from guideway.server.proxies import Peers
 from guideway.server.request_body import RequestBodies, most_bytes
-from guideway.server.sections import ENDPOINT, Network, is_loopback
+from guideway.server.section import is_loopback
+from guideway.server.sections import ENDPOINT, Network
 from guideway.server.sessions import IDLE_SECONDS, Sessions
 from guideway.server.stdio import Input, standard_input
 from guideway.server.tls import Tls, TlsError

@@ -11,16 +11,16 @@ from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
-from pydantic import ValidationError
-
 from guideway.dsl.scopes import Scope
 from guideway.interpreter.drivers.ssh import SshOptions
-from guideway.server import toml_places
-from guideway.server.config_errors import UNKNOWN_KEY, ConfigError, Problem, syntax_problem
+from guideway.server.config_errors import ConfigError, Problem, syntax_problem
 from guideway.server.config_file import read
 from guideway.server.config_paths import absolute
 from guideway.server.entries import Entries, SshPatternEntry
 from guideway.server.inventory_reader import InventoryReader
+from guideway.server.risk_checks import TABLES, check_risk
+from guideway.server.risk_sections import ApprovalsSection, BoundsSection, FreezeSection, GroupSection, StoreSection
+from guideway.server.section import is_loopback
 from guideway.server.sections import (
     DEVELOPMENT,
     CallerSection,
@@ -31,9 +31,9 @@ from guideway.server.sections import (
     LimitsSection,
     ServerSection,
     TenantSection,
-    is_loopback,
 )
-from guideway.server.table_reader import tables_of, without
+from guideway.server.ssh_ways import SshHosts
+from guideway.server.table_reader import tables_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,11 @@ class Config:
     tenants: Mapping[str, TenantSection]
     limits: LimitsSection
     deadlines: DeadlinesSection
+    store: StoreSection
+    approvals: ApprovalsSection
+    quotas: BoundsSection
+    groups: Mapping[str, GroupSection]
+    freezes: Mapping[str, FreezeSection]
     ssh: Mapping[str, SshOptions]
     ssh_patterns: Mapping[str, SshPatternEntry]
     shared: Entries
@@ -100,6 +105,11 @@ def _config(
         tenants=MappingProxyType(document.tenants),
         limits=document.limits,
         deadlines=document.deadlines,
+        store=document.store,
+        approvals=document.approvals,
+        quotas=document.quotas,
+        groups=MappingProxyType(document.groups),
+        freezes=MappingProxyType(document.freezes),
         ssh=MappingProxyType(document.ssh),
         ssh_patterns=MappingProxyType(ssh_patterns),
         shared=shared,
@@ -121,13 +131,6 @@ def exposure(server: ServerSection, host: str, *, tokens: bool) -> str | None:
     if server.url is None:
         return "tokens are for one URL: beyond loopback `url` must say under which clients reach this server"
     return None
-
-
-def _left_out(path: toml_places.Path, message: str) -> toml_places.Path:
-    """Return what is left out of a document for a mistake in it."""
-    if message == UNKNOWN_KEY and all(isinstance(key, str) for key in path):
-        return path
-    return path[:2] if path[0] in ("callers", "issuers", "tenants") else path[:1]
 
 
 class _Reader(InventoryReader):
@@ -153,31 +156,25 @@ class _Reader(InventoryReader):
             if broken.isdisjoint(tables):
                 check(document)
         self.check_entries(shared, own, ssh_patterns)
+        if broken.isdisjoint(TABLES):
+            check_risk(self, document, shared, own, SshHosts(document.ssh, ssh_patterns.values()))
         if self.problems:
             raise ConfigError(self.path, self.told())
         return _config(self.path, document, shared, own, ssh_patterns)
 
     def _document(self) -> tuple[Document, frozenset[str]]:
-        """Return the document without what is wrong in it, and the tables that are not there or not whole for that.
-
-        Of a table whose entries stand for themselves, such as ``issuers``, an entry that is wrong is left out, and of
-        any table a key that is not known: the rest is there to be held against the other tables.
-        """
+        """Return the document, and the tables that have mistakes and are left out of it."""
         plain = self.plain()
         document = self.check(Document, plain, ())
         if document is not None:
             return document, frozenset()
-        wrong = {_left_out(path, message) for path, message, _ in self.problems if path}
-        try:
-            document = Document.model_validate(absolute(self.folder, Document, without(plain, wrong)))
-        except ValidationError:  # it shows more mistakes: one at a time, then
-            wrong = {path[:1] for path in wrong}
-            document = Document.model_validate(absolute(self.folder, Document, without(plain, wrong)))
-        return document, frozenset(str(path[0]) for path in wrong if len(path) == 1)
+        broken = frozenset(str(path[0]) for path, _, _ in self.problems if path)
+        kept = {key: value for key, value in plain.items() if key in Document.model_fields and key not in broken}
+        return Document.model_validate(absolute(self.folder, Document, kept)), broken
 
     def _check_server(self, document: Document) -> None:
         server, development = document.server, document.development_issuer
-        why = exposure(server, server.host, tokens=bool(tables_of(self.raw.get("issuers"))))
+        why = exposure(server, server.host, tokens=bool(document.issuers))
         if development is not None:
             if not is_loopback(server.host) or (server.url and not is_loopback(urlsplit(server.url).hostname or "")):
                 self.say(("development_issuer",), "is for loopback only, and [server] is reached from elsewhere")
@@ -206,17 +203,16 @@ class _Reader(InventoryReader):
                 self.say((*path, "scopes"), "gives two scopes one word")
 
     def _check_tenants(self, document: Document) -> None:
-        tenants, issuers = tables_of(self.raw.get("tenants")), tables_of(self.raw.get("issuers"))
         for name, caller in document.callers.items():
-            if caller.tenant is not None and caller.tenant not in tenants:
-                self.choose(("callers", name, "tenant"), caller.tenant, tenants, "is not a tenant")
+            if caller.tenant is not None and caller.tenant not in document.tenants:
+                self.choose(("callers", name, "tenant"), caller.tenant, document.tenants, "is not a tenant")
         taken: dict[tuple[str, str], str] = {}
         for tenant, section in document.tenants.items():
             for issuer, values in section.members.items():
                 path = ("tenants", tenant, "members", issuer)
-                if issuer not in issuers:
-                    self.choose(path, issuer, issuers, "is not an issuer")
-                elif issuer in document.issuers and document.issuers[issuer].tenant_claim is None:
+                if issuer not in document.issuers:
+                    self.choose(path, issuer, document.issuers, "is not an issuer")
+                elif document.issuers[issuer].tenant_claim is None:
                     self.say(path, f"has no effect: [issuers.{issuer}] names no `tenant_claim`")
                 for value in sorted(values):
                     other = taken.setdefault((issuer, value), tenant)

@@ -158,4 +158,4 @@ def _keys_at(model: type[BaseModel], path: tuple[int | str, ...]) -> Iterable[st
         fields = getattr(inner, "model_fields", {})
         annotation = fields[key].annotation if key in fields else (typing.get_args(inner) or (None,))[-1]
         inner = annotation
-    return list(getattr(inner, "model_fields", {}))
+    return [field.alias or key for key, field in getattr(inner, "model_fields", {}).items()]

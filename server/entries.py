@@ -72,6 +72,14 @@ class Entries:
     host_patterns: Mapping[str, HostPatternEntry] = field(default_factory=dict)
     service_patterns: Mapping[str, ServicePatternEntry] = field(default_factory=dict)
 
+    def every_host(self) -> dict[str, HostEntry | HostPatternEntry]:
+        """Return the hosts by name, and those by pattern under its text."""
+        return {**self.hosts, **self.host_patterns}
+
+    def every_service(self) -> dict[str, ServiceEntry | ServicePatternEntry]:
+        """Return the services by name, and those by pattern under its text."""
+        return {**self.services, **self.service_patterns}
+
 
 def clashes(
     patterns: Iterable[NamePattern], others: Iterable[NamePattern] = ()

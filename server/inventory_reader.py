@@ -27,7 +27,8 @@ from guideway.server.entries import (
     SshPatternEntry,
     clashes,
 )
-from guideway.server.sections import HostSection, Section, ServiceSection
+from guideway.server.section import Section
+from guideway.server.sections import HostSection, ServiceSection
 from guideway.server.table_reader import TableReader, tables_of
 from guideway.server.templates import TRIED, Template
 

@@ -5,22 +5,26 @@ Mistakes that one table shows by itself are found here; what tables say of each 
 
 import ipaddress
 from collections.abc import Iterable
-from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal
-from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict
+from pydantic import AfterValidator, BeforeValidator, Field, Strict
 
 from guideway.dsl.parser import DEFAULT_LIMITS
 from guideway.dsl.scopes import Scope
 from guideway.interpreter.drivers.ssh import SshOptions
 from guideway.interpreter.pipeline import DEFAULT_DEADLINES
 from guideway.interpreter.reads import READS_AT_ONCE
-from guideway.interpreter.risk import Impact, Quota, Reversibility, Risk, Tier
+from guideway.server.risk_sections import (
+    ApprovalsSection,
+    BoundsSection,
+    FreezeSection,
+    GroupSection,
+    RiskSection,
+    StoreSection,
+)
+from guideway.server.section import FilePath, Seconds, Section, Text, Url
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 
 ENDPOINT: Final = "/mcp"
 """Where the endpoint stands."""
@@ -32,32 +36,6 @@ _PRIVATE: Final = (ipaddress.IPv6Network("fc00::/7"), ipaddress.IPv6Network("fe8
 
 DEVELOPMENT: Final = "development"
 """The name under which the development issuer is trusted; no other issuer can have it."""
-
-
-def is_loopback(host: str) -> bool:
-    """Say whether an address, or `localhost`, can be reached from this machine only."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
-def _url(text: str) -> str:
-    """Check an absolute URL that a secret or a key may come from. It is kept as it is written: issuers are compared
-    character by character (RFC 8414, section 3.3).
-    """
-    try:
-        parts = urlsplit(text)
-        host, _ = parts.hostname or "", parts.port
-    except ValueError:
-        raise ValueError("must be a URL") from None
-    if parts.scheme not in ("https", "http") or not host or parts.username is not None:
-        raise ValueError("must be a URL such as `https://login.example.com`, without user or password")
-    if parts.scheme == "http" and not is_loopback(host):
-        raise ValueError("must be `https`, except on loopback")
-    if parts.query or parts.fragment or not text.isascii() or not text.isprintable() or " " in text:
-        raise ValueError("must be a plain URL without query or fragment")
-    return text
 
 
 def _word(text: str) -> str:
@@ -97,17 +75,8 @@ def _is_too_wide(network: Network) -> bool:
     return network.prefixlen < _WIDEST_V6 and not any(network.subnet_of(private) for private in _PRIVATE)
 
 
-Url = Annotated[str, AfterValidator(_url)]
-_Text = Annotated[str, Field(min_length=1, max_length=1024)]
-_Word = Annotated[_Text, AfterValidator(_word)]
+_Word = Annotated[Text, AfterValidator(_word)]
 _ScopeKey = Annotated[Scope, Strict(False)]
-_Path = Annotated[Path, Strict(False)]
-
-
-class Section(BaseModel):
-    """A table of the file. Nothing is coerced, and a key that is not known is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 class CallerSection(Section):
@@ -120,9 +89,9 @@ class CallerSection(Section):
 class TlsSection(Section):
     """``[server.tls]``: PEM files. With ``client_ca`` a client must show a certificate that it signed."""
 
-    certificate: _Path
-    key: _Path
-    client_ca: _Path | None = None
+    certificate: FilePath
+    key: FilePath
+    client_ca: FilePath | None = None
 
 
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -151,9 +120,9 @@ class IntrospectionSection(Section):
     ``cache_seconds``.
     """
 
-    client_id: _Text
-    client_secret_file: _Path | None = None
-    client_secret_env: _Text | None = None
+    client_id: Text
+    client_secret_file: FilePath | None = None
+    client_secret_env: Text | None = None
     endpoint: Url | None = None
     cache_seconds: Annotated[float, Field(ge=0, le=300, allow_inf_nan=False)] = 30.0
 
@@ -171,21 +140,21 @@ class IssuerSection(Section):
     """
 
     issuer: Url
-    audience: _Text | Annotated[tuple[_Text, ...], Field(min_length=1), Strict(False)] | None = None
+    audience: Text | Annotated[tuple[Text, ...], Field(min_length=1), Strict(False)] | None = None
     tokens: Literal["jwt", "opaque"] = "jwt"
     profile: Profile = "rfc9068"
     algorithms: Annotated[frozenset[Algorithm], Field(min_length=1), Strict(False)] = frozenset(
         ("RS256", "PS256", "ES256", "Ed25519", "EdDSA")
     )
     scopes: dict[_ScopeKey, _Word] = Field(default_factory=dict)
-    scope_claim: _Text | None = None
-    client_claim: _Text | None = None
-    tenant_claim: _Text | Annotated[tuple[_Text, ...], Field(min_length=1), Strict(False)] | None = None
+    scope_claim: Text | None = None
+    client_claim: Text | None = None
+    tenant_claim: Text | Annotated[tuple[Text, ...], Field(min_length=1), Strict(False)] | None = None
     leeway_seconds: Annotated[int, Field(ge=0, le=300)] = 30
     dpop: Literal["if_bound", "required"] = "if_bound"
     metadata_url: Url | None = None
     jwks_url: Url | None = None
-    ca_file: _Path | None = None
+    ca_file: FilePath | None = None
     introspection: IntrospectionSection | None = None
 
     def word(self, scope: Scope) -> str:
@@ -197,13 +166,13 @@ class IssuerSection(Section):
         return tuple(self.word(scope) for scope in Scope if scope in frozenset(scopes))
 
 
-class TenantSection(Section):
-    """``[tenants.NAME]``: whose tokens belong to a tenant, and what only they may name.
+class TenantSection(BoundsSection):
+    """``[tenants.NAME]``: whose tokens belong to a tenant, what only they may name, and how often they may restart.
 
     ``members`` maps the name of an issuer to the values of its tenant claim.
     """
 
-    members: dict[str, Annotated[frozenset[_Text], Field(min_length=1), Strict(False)]] = Field(default_factory=dict)
+    members: dict[str, Annotated[frozenset[Text], Field(min_length=1), Strict(False)]] = Field(default_factory=dict)
     hosts: dict[str, dict[str, Any]] = Field(default_factory=dict)
     services: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
@@ -214,10 +183,10 @@ class DevelopmentIssuerSection(Section):
     ``people`` are who may sign in, each with the most scopes that they can grant to a client.
     """
 
-    people: Annotated[dict[_Text, Annotated[frozenset[_ScopeKey], Strict(False)]], Field(min_length=1)]
+    people: Annotated[dict[Text, Annotated[frozenset[_ScopeKey], Strict(False)]], Field(min_length=1)]
     port: Annotated[int, Field(ge=0, le=65_535)] = 8766
     token_seconds: Annotated[int, Field(ge=5, le=3_600)] = 600
-    state_folder: _Path | None = None
+    state_folder: FilePath | None = None
 
 
 class LimitsSection(Section):
@@ -248,31 +217,13 @@ class HostSection(Section):
     ping_seconds: Seconds | None = None
 
 
-class ServiceSection(Section):
+class ServiceSection(RiskSection):
     """The keys of ``[services.NAME]`` beside its driver's own. No ``restart_seconds``: ``[deadlines] restart``."""
 
     restartable: bool = True
-    impact: Annotated[Impact, Strict(False)] | None = None
-    reversibility: Annotated[Reversibility, Strict(False)] | None = None
-    tier: Annotated[int, Field(ge=0, le=3)] | None = None
-    critical: bool = False
-    restarts_per_hour: Annotated[int, Field(ge=0, le=10_000)] | None = None
-    restarts_per_day: Annotated[int, Field(ge=0, le=100_000)] | None = None
-    cooldown_seconds: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)] | None = None
     restart_seconds: Seconds | None = None
     settle_seconds: Annotated[float, Field(ge=0, le=3_600, allow_inf_nan=False)] = 1.0
     health_seconds: Seconds = 2.0
-
-    def risk(self) -> Risk:
-        """Return what is stated of mutations. What of a quota is not stated is its quadrant's default."""
-        stated = Risk(self.impact, self.reversibility, None if self.tier is None else Tier(self.tier), self.critical)
-        default = stated.limits
-        quota = Quota(
-            default.per_hour if self.restarts_per_hour is None else self.restarts_per_hour,
-            default.per_day if self.restarts_per_day is None else self.restarts_per_day,
-            default.cooldown if self.cooldown_seconds is None else self.cooldown_seconds,
-        )
-        return replace(stated, quota=quota)
 
 
 class Document(Section):
@@ -286,6 +237,11 @@ class Document(Section):
     tenants: dict[str, TenantSection] = Field(default_factory=dict)
     limits: LimitsSection = LimitsSection()
     deadlines: DeadlinesSection = DeadlinesSection()
+    store: StoreSection = StoreSection()
+    approvals: ApprovalsSection = ApprovalsSection()
+    quotas: BoundsSection = BoundsSection()
+    groups: dict[str, GroupSection] = Field(default_factory=dict)
+    freezes: dict[str, FreezeSection] = Field(default_factory=dict)
     ssh: dict[str, SshOptions] = Field(default_factory=dict)
     hosts: dict[str, dict[str, Any]] = Field(default_factory=dict)
     services: dict[str, dict[str, Any]] = Field(default_factory=dict)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, ClassVar, Protocol, runtime_checkable
+from urllib.parse import quote
 
 import anyio
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict
@@ -183,6 +184,24 @@ class DriverOptions(Options, ABC):
     @abstractmethod
     def build(self) -> ServiceDriver:
         """Make the driver. Reaches nothing: it is not known yet whether the service manager is there."""
+
+    def unit_key(self, machine: str | None = None) -> str | None:  # noqa: ARG002
+        """Return what is really restarted: the same for two services that are one unit, and for no others.
+
+        ``machine`` is the one on which the service manager is, None for this one. None is returned where each service
+        is a unit of its own.
+        """
+        return None
+
+
+def key_of(kind: str, *parts: object) -> str:
+    """Return a key of parts, each of which can be anything."""
+    return " ".join((kind, *(quote(str(part), safe="/:@.,=\\") for part in parts)))
+
+
+def real_path(path: Path, machine: str | None) -> str:
+    """Return a socket's path without links, where it is on this machine: one socket may have several names."""
+    return str(path) if machine else os.path.realpath(path)
 
 
 class ProbeOptions(Options, ABC):

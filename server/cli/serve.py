@@ -25,7 +25,8 @@ from guideway.server.config_errors import ConfigError
 from guideway.server.development_issuer.sign_in import new_code
 from guideway.server.oauth.access import Access
 from guideway.server.oauth.caller import caller as caller_by_token
-from guideway.server.sections import LogLevel, is_loopback
+from guideway.server.section import is_loopback
+from guideway.server.sections import LogLevel
 from guideway.server.tool import ToolServer, build_server
 
 _Error = TypeVar("_Error", bound=BaseException)

@@ -12,7 +12,8 @@ from guideway.server.cli.development import development_issuer, issuer_complaint
 from guideway.server.cli.scopes import add_scope_option, given, require_known
 from guideway.server.config import Config
 from guideway.server.listen import Scheme, authorities
-from guideway.server.sections import ENDPOINT, DevelopmentIssuerSection, is_loopback
+from guideway.server.section import is_loopback
+from guideway.server.sections import ENDPOINT, DevelopmentIssuerSection
 
 _CLIENT: Final = "guideway-token"
 

@@ -35,7 +35,7 @@ from guideway.server.development_issuer.messages import (
 )
 from guideway.server.development_issuer.sign_in import Session, SignIn, TooManyAttempts
 from guideway.server.development_issuer.store import GRANT_SECONDS
-from guideway.server.sections import is_loopback
+from guideway.server.section import is_loopback
 
 _PAGE: Final = "/authorize"
 _HEADERS: Final = {

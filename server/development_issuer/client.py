@@ -14,7 +14,7 @@ from authlib.oauth2.rfc6749 import ClientMixin
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from guideway.dsl.scopes import Scope
-from guideway.server.sections import is_loopback
+from guideway.server.section import is_loopback
 
 GRANT_TYPES: Final = ("authorization_code", "refresh_token")
 DEFAULT_SCOPE: Final = Scope.READ

@@ -17,7 +17,8 @@ from guideway.server.development_issuer.store import Store
 from guideway.server.development_issuer.tokens import AccessTokens
 from guideway.server.http_server import HttpServer
 from guideway.server.listen import listen
-from guideway.server.sections import DevelopmentIssuerSection, is_loopback
+from guideway.server.section import is_loopback
+from guideway.server.sections import DevelopmentIssuerSection
 
 HOST: Final = "127.0.0.1"
 

@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 from guideway.dsl.errors import quoted
 from guideway.server.oauth.issuer_http import IssuerHttp, NoAnswer, Silent
-from guideway.server.sections import IssuerSection, is_loopback
+from guideway.server.section import is_loopback
+from guideway.server.sections import IssuerSection
 
 _MENDS: Final = {
     "jwks_uri": "`jwks_url` of [issuers.NAME] says where its keys are; or are its tokens opaque (`tokens`)?",

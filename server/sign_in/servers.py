@@ -10,7 +10,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 import httpx2
 
-from guideway.server.sections import ENDPOINT, is_loopback
+from guideway.server.section import is_loopback
+from guideway.server.sections import ENDPOINT
 from guideway.server.sign_in.errors import ServerError, SignInError, WrongUsageError, theirs
 
 #: Seconds: a server may hold the answer of a call open while its pipeline runs, and says now and then that it does.

@@ -21,7 +21,7 @@ from mcp.shared.auth import (
 )
 from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_server_url
 
-from guideway.server.sections import is_loopback
+from guideway.server.section import is_loopback
 from guideway.server.sign_in.browser import Person
 from guideway.server.sign_in.challenge import Challenge
 from guideway.server.sign_in.entry import Entry, Secrets, end_of

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from guideway.interpreter.drivers.base import DriverOptions, FromName, ServiceDriver, SocketPath
+from guideway.interpreter.drivers.base import DriverOptions, FromName, ServiceDriver, SocketPath, key_of, real_path
 from guideway.interpreter.drivers.container.driver import ContainerDriver
 from guideway.interpreter.drivers.container.engine import engine_at
 
@@ -32,6 +32,10 @@ class ContainerOptions(DriverOptions):
 
     container: Annotated[str, FromName(), AfterValidator(_one_container)]
     socket: SocketPath = USUAL_SOCKET
+
+    def unit_key(self, machine: str | None = None) -> str:
+        """Return the container, with the machine and the engine's socket there."""
+        return key_of("container", machine or "", real_path(self.socket, machine), self.container)
 
     def build(self) -> ServiceDriver:
         """Make the driver."""

@@ -3,6 +3,7 @@
 The client library is loaded when the first of them is made: a configuration without one does not need it.
 """
 
+import os
 import re
 from functools import cache
 from importlib.util import find_spec
@@ -11,7 +12,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, Strict, model_validator
 
-from guideway.interpreter.drivers.base import DriverOptions, FromName, ServiceDriver
+from guideway.interpreter.drivers.base import DriverOptions, FromName, ServiceDriver, key_of
 from guideway.interpreter.drivers.kubernetes.selector import read_selector
 from guideway.interpreter.extras import install
 
@@ -74,6 +75,11 @@ class KubernetesOptions(DriverOptions):
         if self.context is not None and self.kubeconfig is None:
             raise ValueError("`context` is one of a `kubeconfig`: give that too")
         return self
+
+    def unit_key(self, machine: str | None = None) -> str:  # noqa: ARG002
+        """Return the workload, with its cluster: the file and the part of it that say how that is reached."""
+        cluster = os.path.realpath(self.kubeconfig) if self.kubeconfig else ""
+        return key_of("kubernetes", cluster, self.context or "", self.namespace, self.kind, self.name)
 
     def build(self) -> ServiceDriver:
         """Make the driver."""

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, Strict, model_validator
 
-from guideway.interpreter.drivers.base import FromName, SocketPath
+from guideway.interpreter.drivers.base import FromName, SocketPath, key_of, real_path
 from guideway.interpreter.drivers.supervisord.driver import SupervisordDriver
 from guideway.interpreter.drivers.supervisord.rpc import Credentials, Server
 from guideway.interpreter.drivers.ways import SocketOptions, Way
@@ -63,6 +63,13 @@ class SupervisordOptions(SocketOptions):
         if passwords != (self.username is not None):
             raise ValueError("needs `username` and one of `password_file` and `password_env`, or none of them")
         return self
+
+    def unit_key(self, machine: str | None = None) -> str:
+        """Return the program, with the machine and where its supervisord listens there."""
+        port = urlsplit(self.url or "").port  # every host that can be given is this machine
+        place = real_path(self.socket, machine) if self.socket is not None else f"port {port}"
+        group, _, program = self.program.rpartition(":")
+        return key_of("supervisord", machine or "", place, group or program, program)
 
     def build_over(self, way: Way) -> SupervisordDriver:
         """Make the driver."""

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, model_validator
 
-from guideway.interpreter.drivers.base import FromName, ServiceDriver, SocketPath
+from guideway.interpreter.drivers.base import FromName, ServiceDriver, SocketPath, key_of, real_path
 from guideway.interpreter.drivers.ways import SocketOptions, Way
 from guideway.interpreter.extras import install
 
@@ -52,6 +52,10 @@ class SystemdOptions(SocketOptions):
         from guideway.interpreter.drivers.systemd.driver import SystemdDriver  # noqa: PLC0415
 
         return SystemdDriver(self.unit, bus_at(self.bus or self._usual_bus(), way), users=self.manager == "user")
+
+    def unit_key(self, machine: str | None = None) -> str:
+        """Return the unit, with the machine and the bus that it is on."""
+        return key_of("systemd", machine or "", real_path(self.bus or self._usual_bus(), machine), self.unit)
 
     def _usual_bus(self) -> Path:
         if self.manager == "system":
