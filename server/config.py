@@ -11,9 +11,12 @@ from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
+from pydantic import ValidationError
+
 from guideway.dsl.scopes import Scope
 from guideway.interpreter.drivers.ssh import SshOptions
-from guideway.server.config_errors import ConfigError, Problem, syntax_problem
+from guideway.server import toml_places
+from guideway.server.config_errors import UNKNOWN_KEY, ConfigError, Problem, syntax_problem
 from guideway.server.config_file import read
 from guideway.server.config_paths import absolute
 from guideway.server.entries import Entries, SshPatternEntry
@@ -33,7 +36,7 @@ from guideway.server.sections import (
     TenantSection,
 )
 from guideway.server.ssh_ways import SshHosts
-from guideway.server.table_reader import tables_of
+from guideway.server.table_reader import tables_of, without
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +136,13 @@ def exposure(server: ServerSection, host: str, *, tokens: bool) -> str | None:
     return None
 
 
+def _left_out(path: toml_places.Path, message: str) -> toml_places.Path:
+    """Return what is left out of a document for a mistake in it."""
+    if message == UNKNOWN_KEY and all(isinstance(key, str) for key in path):
+        return path
+    return path[:2] if path[0] in ("callers", "issuers", "tenants") else path[:1]
+
+
 class _Reader(InventoryReader):
     """Reads one document, and gathers every mistake in it."""
 
@@ -163,18 +173,26 @@ class _Reader(InventoryReader):
         return _config(self.path, document, shared, own, ssh_patterns)
 
     def _document(self) -> tuple[Document, frozenset[str]]:
-        """Return the document, and the tables that have mistakes and are left out of it."""
+        """Return the document without what is wrong in it, and the tables that are not there or not whole for that.
+
+        Of a table whose entries stand for themselves, such as ``issuers``, an entry that is wrong is left out, and of
+        any table a key that is not known: the rest is there to be held against the other tables.
+        """
         plain = self.plain()
         document = self.check(Document, plain, ())
         if document is not None:
             return document, frozenset()
-        broken = frozenset(str(path[0]) for path, _, _ in self.problems if path)
-        kept = {key: value for key, value in plain.items() if key in Document.model_fields and key not in broken}
-        return Document.model_validate(absolute(self.folder, Document, kept)), broken
+        wrong = {_left_out(path, message) for path, message, _ in self.problems if path}
+        try:
+            document = Document.model_validate(absolute(self.folder, Document, without(plain, wrong)))
+        except ValidationError:  # it shows more mistakes: one at a time, then
+            wrong = {path[:1] for path in wrong}
+            document = Document.model_validate(absolute(self.folder, Document, without(plain, wrong)))
+        return document, frozenset(str(path[0]) for path in wrong if len(path) == 1)
 
     def _check_server(self, document: Document) -> None:
         server, development = document.server, document.development_issuer
-        why = exposure(server, server.host, tokens=bool(document.issuers))
+        why = exposure(server, server.host, tokens=bool(tables_of(self.raw.get("issuers"))))
         if development is not None:
             if not is_loopback(server.host) or (server.url and not is_loopback(urlsplit(server.url).hostname or "")):
                 self.say(("development_issuer",), "is for loopback only, and [server] is reached from elsewhere")
@@ -203,16 +221,17 @@ class _Reader(InventoryReader):
                 self.say((*path, "scopes"), "gives two scopes one word")
 
     def _check_tenants(self, document: Document) -> None:
+        tenants, issuers = tables_of(self.raw.get("tenants")), tables_of(self.raw.get("issuers"))
         for name, caller in document.callers.items():
-            if caller.tenant is not None and caller.tenant not in document.tenants:
-                self.choose(("callers", name, "tenant"), caller.tenant, document.tenants, "is not a tenant")
+            if caller.tenant is not None and caller.tenant not in tenants:
+                self.choose(("callers", name, "tenant"), caller.tenant, tenants, "is not a tenant")
         taken: dict[tuple[str, str], str] = {}
         for tenant, section in document.tenants.items():
             for issuer, values in section.members.items():
                 path = ("tenants", tenant, "members", issuer)
-                if issuer not in document.issuers:
-                    self.choose(path, issuer, document.issuers, "is not an issuer")
-                elif document.issuers[issuer].tenant_claim is None:
+                if issuer not in issuers:
+                    self.choose(path, issuer, issuers, "is not an issuer")
+                elif issuer in document.issuers and document.issuers[issuer].tenant_claim is None:
                     self.say(path, f"has no effect: [issuers.{issuer}] names no `tenant_claim`")
                 for value in sorted(values):
                     other = taken.setdefault((issuer, value), tenant)
