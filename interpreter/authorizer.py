@@ -10,7 +10,7 @@ from typing import NoReturn, assert_never
 from guideway.dsl.analysis import Analysis
 from guideway.dsl.ast import COMMANDS, Command, Target
 from guideway.dsl.errors import Code, Diagnostic, Refusal
-from guideway.dsl.patterns import Spelling
+from guideway.dsl.patterns import NamePattern, Spelling
 from guideway.dsl.recovery import MOST_DIAGNOSTICS, nearest
 from guideway.dsl.scopes import Scope, requires
 from guideway.dsl.source import Source
@@ -92,9 +92,8 @@ def authorize_target(command: Command, caller: Principal, inventory: Inventory, 
     if near is None and fits:
         mend = f"`{command.target}` can be used with {', '.join(f'`{other.keyword}`' for other in fits)}"
     message = _unknown(command, fits)
-    return Deny(
-        Diagnostic(Code.UNKNOWN_TARGET, message, command.target_span, _few(inventory.spellings(command.names)), mend)
-    )
+    allowed = _few(inventory.spellings(command.names), command.target)
+    return Deny(Diagnostic(Code.UNKNOWN_TARGET, message, command.target_span, allowed, mend))
 
 
 def require_scopes(analysis: Analysis, caller: Principal, source: Source, now: float) -> None:
@@ -144,6 +143,10 @@ def _unknown(command: Command, fits: Sequence[type[Command]]) -> str:
             assert_never(command.names)
 
 
-def _few(names: tuple[Spelling, ...], most: int = 8) -> tuple[str, ...]:
-    quoted = tuple(f'"{name}"' for name in names[:most])
+def _few(names: tuple[Spelling, ...], but: str, most: int = 8) -> tuple[str, ...]:
+    """Return the first of what there is, and how many more; a pattern that spells a name says that it leaves it out."""
+    quoted = tuple(
+        f'"{name}" but not "{but}"' if isinstance(name, NamePattern) and but in name.but else f'"{name}"'
+        for name in names[:most]
+    )
     return (*quoted, f"… {len(names) - most} more") if len(names) > most else quoted

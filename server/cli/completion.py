@@ -17,6 +17,7 @@ class _Option(Record):
     choices: tuple[str, ...]
     takes_value: bool
     help: str
+    repeats: bool
 
 
 def _options(name: str) -> Iterator[_Option]:
@@ -26,6 +27,7 @@ def _options(name: str) -> Iterator[_Option]:
             tuple(str(choice) for choice in action.choices or ()),
             not action.option_strings or action.nargs != 0,
             action.help or "",
+            action.nargs in {"*", "+"},
         )
 
 
@@ -78,13 +80,15 @@ def _zsh() -> Iterator[str]:
 
 
 def _zsh_options(name: str) -> Iterator[str]:
+    arguments = 0
     for option in _options(name):
         help_text = option.help.translate(str.maketrans("[]:", "()-"))
         value = f"({' '.join(option.choices)})" if option.choices else "_files"
         for flag in option.names:
             yield f"{flag}[{help_text}]" + (f":value:{value}" if option.takes_value else "")
         if not option.names:
-            yield f"*:argument:{value}"
+            arguments += 1
+            yield f"{'*' if option.repeats else arguments}:argument:{value}"
 
 
 def _fish() -> Iterator[str]:

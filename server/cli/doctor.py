@@ -226,7 +226,7 @@ async def _icmp(config: "Config") -> Finding:
     from guideway.interpreter.drivers.base import Fault  # noqa: PLC0415  # see above
     from guideway.interpreter.probes.icmp import IcmpProbe  # noqa: PLC0415
 
-    is_needed = any(entry.kind == "icmp" for _, owned in config.entries() for entry in owned.hosts.values())
+    is_needed = any(entry.kind == "icmp" for _, owned in config.entries() for entry in owned.every_host().values())
     try:
         await IcmpProbe("127.0.0.1").probe()
     except Fault as fault:

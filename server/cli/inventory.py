@@ -4,12 +4,14 @@ A service that is down is no mistake of the inventory: what is wrong here is wha
 """
 
 import argparse
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 
 from guideway.dsl.record import Record
+from guideway.dsl.recovery import nearest
 from guideway.interpreter.drivers.base import Fault, Observation
 from guideway.interpreter.inventory import Host
 from guideway.interpreter.pipeline import Pipeline
@@ -17,14 +19,17 @@ from guideway.interpreter.results import Reason, State
 from guideway.interpreter.service import Service
 from guideway.interpreter.untrusted import clean
 from guideway.server import wiring
-from guideway.server.cli.command import Command, Exit
+from guideway.server.cli.command import Command, Complaint, Exit
 from guideway.server.cli.configured import read_config
 from guideway.server.cli.console import DIM, GREEN, RED, YELLOW, Console, write_json
 from guideway.server.config import Config
-from guideway.server.entries import HostEntry, ServiceEntry
+from guideway.server.entries import HostPatternEntry, ServicePatternEntry
 from guideway.server.render import UNWELL, quoted_lines
 
+_Pattern = TypeVar("_Pattern", HostPatternEntry, ServicePatternEntry)
+
 _EMPTY = "the inventory is empty: docs/configuration.md says how to describe what there is"
+_ASK_ONE = "`guideway inventory check NAME` asks one of its names"
 _AT_ONCE = 32  # sockets and threads are bounded, however large the inventory
 
 
@@ -62,31 +67,66 @@ class Finding(Record):
         }
 
 
-async def look(config: Config, pipeline: Pipeline) -> list[Finding]:
-    """Ask every host and service once, many at a time; return what was found, in the order of tenants and names."""
+async def look(config: Config, pipeline: Pipeline, names: Sequence[str] = ()) -> list[Finding]:
+    """Ask every host and service once, or those of some names, many at a time; return what was found, in order.
+
+    Of a pattern there is nothing to be asked without a name.
+    """
     findings: dict[tuple[str, str, str], Finding] = {}
     room = anyio.CapacityLimiter(_AT_ONCE)
     deadlines = pipeline.deadlines
 
-    async def note(owner: str | None, entry: HostEntry | ServiceEntry, asked: Host | Service, seconds: float) -> None:
+    async def note(owner: str | None, backend: str, asked: Host | Service) -> None:
         kind = "host" if isinstance(asked, Host) else "service"
+        seconds = deadlines.get_status if isinstance(asked, Service) else asked.deadline or deadlines.ping
         async with room:
-            found = Finding(owner, kind, asked.name, entry.kind, *await _ask(asked, seconds, deadlines.restart))
+            found = Finding(owner, kind, asked.name, backend, *await _ask(asked, seconds, deadlines.restart))
             findings[owner or "", kind, asked.name] = found
 
     try:
         async with anyio.create_task_group() as tasks:
-            for tenant, owned in config.entries():
-                inventory = pipeline.inventory if tenant is None else pipeline.tenants[tenant]
-                for name, probed in owned.hosts.items():
-                    host = inventory.hosts[name]
-                    tasks.start_soon(note, tenant, probed, host, host.deadline or deadlines.ping)
-                for name, driven in owned.services.items():
-                    tasks.start_soon(note, tenant, driven, inventory.services[name], deadlines.get_status)
+            for tenant, backend, asked in _asked(config, pipeline, names):
+                tasks.start_soon(note, tenant, backend, asked)
     finally:
         with anyio.CancelScope(shield=True):
             await pipeline.close()
+    for finding in () if names else _patterns(config):
+        findings[finding.tenant or "", finding.kind, finding.name] = finding
     return [findings[key] for key in sorted(findings)]
+
+
+def _asked(
+    config: Config, pipeline: Pipeline, names: Sequence[str]
+) -> Iterator[tuple[str | None, str, Host | Service]]:
+    """Yield what is to be asked, with its owner and the name of its backend."""
+    shared = pipeline.inventory
+    for tenant, owned in config.entries():
+        inventory = shared if tenant is None else pipeline.tenants[tenant]
+        for name in names or owned.hosts:
+            if name in owned.hosts:
+                yield tenant, owned.hosts[name].kind, inventory.hosts[name]
+            elif name not in shared.hosts and (pattern := _meaning(owned.host_patterns.values(), name)):
+                yield tenant, pattern.kind, inventory.host(name)
+        for name in names or owned.services:
+            if name in owned.services:
+                yield tenant, owned.services[name].kind, inventory.services[name]
+            elif name not in shared.services and (driven := _meaning(owned.service_patterns.values(), name)):
+                yield tenant, driven.kind, inventory.service(name)
+
+
+def _meaning(patterns: Iterable[_Pattern], name: str) -> _Pattern | None:
+    """Return the pattern that means a name."""
+    return next((entry for entry in patterns if entry.pattern.match(name)), None)
+
+
+def _patterns(config: Config) -> Iterator[Finding]:
+    for tenant, owned in config.entries():
+        patterns = [
+            *(("host", name, entry.kind) for name, entry in owned.host_patterns.items()),
+            *(("service", name, driven.kind) for name, driven in owned.service_patterns.items()),
+        ]
+        for kind, name, backend in patterns:
+            yield Finding(tenant, kind, name, backend, f"its entry is sound; {_ASK_ONE}")
 
 
 async def _ask(asked: Host | Service, seconds: float, restart: float) -> tuple[str, State | None, Reason | None, str]:
@@ -141,6 +181,9 @@ def show(console: Console, finding: Finding) -> None:
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("list", "check"), help="list: only say what there is; check: ask each")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="for check: ask only these, also a name that a pattern means"
+    )
     parser.add_argument("--config", metavar="PATH", help="the configuration file; see docs/configuration.md")
 
 
@@ -148,8 +191,14 @@ def _run(options: argparse.Namespace) -> int:
     config = read_config(options)
     console = Console(options.color)
     if options.action == "list":
+        if options.names:
+            raise Complaint("`list` takes no names", help="`guideway inventory check NAME` asks one")
         return _list(config, console, as_json=options.json)
-    findings = anyio.run(partial(look, config, wiring.build(config)))
+    findings = anyio.run(partial(look, config, wiring.build(config), options.names))
+    missing = set(options.names).difference(finding.name for finding in findings)
+    if missing:
+        name = min(missing)
+        raise Complaint(f"the inventory has nothing called `{clean(name)}`", help=_mend(config, name))
     fine = all(finding.reason is None for finding in findings)
     if options.json:
         write_json({"ok": fine, "entries": [finding.to_json() for finding in findings]})
@@ -161,11 +210,19 @@ def _run(options: argparse.Namespace) -> int:
     return Exit.OK if fine else Exit.FAILED
 
 
+def _mend(config: Config, name: str) -> str:
+    names: set[str] = set()
+    for _, owned in config.entries():
+        names.update(owned.every_host(), owned.every_service())
+    near = nearest(name, sorted(names))
+    return f"did you mean `{near}`?" if near else "`guideway inventory list` says what there is"
+
+
 def _list(config: Config, console: Console, *, as_json: bool) -> int:
     hosts: list[dict[str, Any]] = [
         {"tenant": tenant, "name": name, "probe": entry.kind}
         for tenant, owned in config.entries()
-        for name, entry in sorted(owned.hosts.items())
+        for name, entry in sorted(owned.every_host().items())
     ]
     services: list[dict[str, Any]] = [
         {
@@ -176,7 +233,7 @@ def _list(config: Config, console: Console, *, as_json: bool) -> int:
             "restartable": entry.common.restartable,
         }
         for tenant, owned in config.entries()
-        for name, entry in sorted(owned.services.items())
+        for name, entry in sorted(owned.every_service().items())
     ]
     if as_json:
         write_json({"hosts": hosts, "services": services})
@@ -201,8 +258,14 @@ def _of(tenant: str | None) -> str:
 COMMAND = Command(
     summary="list what programs can name, or try it",
     description="List the hosts and services that programs can name, or ask each of them once, many at a time.\n"
-    "Nothing is changed. A service that is down is told as it is and is no mistake of the inventory.",
-    examples=("guideway inventory list", "guideway inventory check", "guideway inventory check --json"),
+    "Nothing is changed. A service that is down is told as it is and is no mistake of the inventory.\n"
+    "Of a pattern, its entry alone can be checked, unless you say a name that it means.",
+    examples=(
+        "guideway inventory list",
+        "guideway inventory check",
+        "guideway inventory check api.internal",
+        "guideway inventory check --json",
+    ),
     exits=((Exit.OK, "each could be asked, and each host answered"), (Exit.FAILED, "something could not, or did not")),
     arguments=_arguments,
     run=_run,

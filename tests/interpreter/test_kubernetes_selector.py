@@ -159,7 +159,8 @@ async def serving(api: Api, folder: Path, selector: str | None = "app=web") -> A
                 except (anyio.EndOfStream, anyio.BrokenResourceError):
                     return
                 body, received = received, b""
-                found = await api.answer(*lines[0].split()[:2], body)  # type: ignore[call-arg]
+                method, path, _ = lines[0].split()
+                found = await api.answer(method, path, body)
                 if found is None:
                     return
                 text = json.dumps(found[1]).encode()
