@@ -283,7 +283,7 @@ class _Waiting:
             case Phase.REPLACING:
                 self.on(Reason.STOP_TIMED_OUT, "it had not stopped (when it does, its service manager starts it again)")
             case Phase.STARTING:
-                self.on(Reason.START_TIMED_OUT, "it had not started")
+                self.on(Reason.START_TIMED_OUT, "its start was not over")
             case Phase.BROUGHT_BACK if self.reason is Reason.STOP_TIMED_OUT:
                 self.message = "it had not stopped (it has since, and its start was asked for)"
             case Phase.BROUGHT_BACK | Phase.LEFT_DOWN:
@@ -308,11 +308,11 @@ def _newcomer(seen: Observation, before: str | None, instance: str | None, waiti
         case State.STARTING | State.STOPPING:
             if instance is not None:
                 raise Fault(Reason.START_FAILED, f"it started, and is {seen.state} again", seen.output)
-            waiting.on(Reason.START_TIMED_OUT, f"it was still {seen.state}")
+            waiting.on(Reason.START_TIMED_OUT, f"it was still {seen.state}", seen.output)
             return None
         case State.RUNNING | State.DEGRADED:
             if seen.identity is None or seen.identity == before:
-                waiting.on(Reason.START_TIMED_OUT, "no other instance ran than before the restart")
+                waiting.on(Reason.START_TIMED_OUT, "no other instance ran than before the restart", seen.output)
                 return None
             if instance not in {None, seen.identity}:
                 raise Fault(Reason.START_FAILED, "it started, ended, and was started again", seen.output)

@@ -33,6 +33,14 @@ class Passage(Protocol):
         """What broke the way off, None where that was not the way's."""
         ...
 
+    def rest(self) -> None:
+        """Give its place among the calls to others, for as long as nothing is asked."""
+        ...
+
+    async def wake(self) -> None:
+        """Take a place among the calls again."""
+        ...
+
     async def close(self) -> None:
         """End the connection. Waits for nobody on another machine."""
         ...
@@ -65,6 +73,12 @@ class _Open:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+
+    def rest(self) -> None:
+        """Hold nothing."""
+
+    async def wake(self) -> None:
+        """Hold nothing."""
 
     async def close(self) -> None:
         """Hold nothing."""

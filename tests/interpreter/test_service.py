@@ -285,7 +285,7 @@ async def test_what_the_driver_saw_at_the_end_of_a_restart_counts() -> None:
     [
         (Phase.STOPPING, Reason.STOP_TIMED_OUT, "nothing starts it again"),
         (Phase.REPLACING, Reason.STOP_TIMED_OUT, "its service manager starts it again"),
-        (Phase.STARTING, Reason.START_TIMED_OUT, "it had not started"),
+        (Phase.STARTING, Reason.START_TIMED_OUT, "its start was not over"),
     ],
 )
 async def test_the_phase_at_the_deadline_is_the_reason(phase: Phase, reason: Reason, told: str) -> None:

@@ -12,7 +12,6 @@ from tests.system.ssh_drivers import PROGRAMS, SETTINGS
 from tests.system.sshd import Sshd, need_sshd
 from tests.system.supervisord import Supervisord
 from tests.system.systemd import Systemd, need_containers
-from tests.system.systemd_drivers import close_drivers
 from tests.system.units import UNITS
 
 
@@ -28,7 +27,6 @@ async def nothing_is_left(request: pytest.FixtureRequest, caplog: pytest.LogCapt
         elsewhere += [engine.connections]
     async with leaving_nothing(*elsewhere):
         yield
-        await close_drivers()
     gc.collect()  # which is when the loop complains of exceptions that nobody looked at
     complaints = [one for one in caplog.records if one.name.startswith(("asyncio", "dbus_fast", "asyncssh"))]
     assert [one.getMessage() for one in complaints if one.levelno >= logging.WARNING] == []

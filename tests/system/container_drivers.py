@@ -2,10 +2,12 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import anyio.to_thread
 from tests.system.engines import Engine
+from tests.system.remains import closed_later
 
 from guideway.interpreter.drivers import DRIVERS
 from guideway.interpreter.drivers.base import ServiceDriver
@@ -13,9 +15,11 @@ from guideway.interpreter.probes.tcp import TcpProbe
 from guideway.interpreter.service import Service
 
 
-def driver(world: Engine, name: str) -> ServiceDriver:
+def driver(world: Engine, name: str, **options: Any) -> ServiceDriver:
     """Return a driver as a configuration makes it."""
-    return DRIVERS["container"].model_validate({"container": name, "socket": str(world.socket)}).build()
+    return closed_later(
+        DRIVERS["container"].model_validate({"container": name, "socket": str(world.socket), **options}).build()
+    )
 
 
 def service(world: Engine, name: str, *, settle: float = 0.2, health: TcpProbe | None = None) -> Service:

@@ -10,15 +10,32 @@ import os
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
 from tests.system.supervisord import wait_for
 
+from guideway.interpreter.drivers.base import ServiceDriver
+
 _TURNS = 10  # of the loop, in which nothing may change: more than any connection takes to be closed
 _SECONDS = 5.0  # for a machine that is busy
+
+_Driver = TypeVar("_Driver", bound=ServiceDriver)
+_made: list[ServiceDriver] = []
+
+
+def closed_later(driver: _Driver) -> _Driver:
+    """Return a driver, which is closed before what is left is counted."""
+    _made.append(driver)
+    return driver
+
+
+async def close_drivers() -> None:
+    """Close the drivers that were made."""
+    while _made:
+        await _made.pop().close()
 
 
 class Left(NamedTuple):
@@ -68,6 +85,7 @@ async def leaving_nothing(*elsewhere: Callable[[], int]) -> AsyncIterator[None]:
     before = await in_quiet()
     far = [count() for count in elsewhere]
     yield
+    await close_drivers()
     await nothing_more_than(before)
     for count, was in zip(elsewhere, far, strict=True):
         await anyio.to_thread.run_sync(_wait_for_no_more, count, was)

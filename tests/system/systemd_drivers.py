@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.system.remains import closed_later
 from tests.system.supervisord import wait_for
 from tests.system.systemd import Systemd
 
@@ -16,27 +17,16 @@ from guideway.interpreter.probes.tcp import TcpProbe
 from guideway.interpreter.service import Service
 
 GUEST = 65534  # nobody
-_made: list[ServiceDriver] = []
-
-
-async def close_drivers() -> None:
-    """Close the drivers that were made."""
-    while _made:
-        await _made.pop().close()
 
 
 def driver(world: Systemd, unit: str) -> ServiceDriver:
     """Return a driver as a configuration makes it."""
-    made = DRIVERS["systemd"].model_validate({"unit": unit, "bus": str(world.bus)}).build()
-    _made.append(made)
-    return made
+    return closed_later(DRIVERS["systemd"].model_validate({"unit": unit, "bus": str(world.bus)}).build())
 
 
 def driver_of_guest(world: Systemd, unit: str) -> SystemdDriver:
     """Return a driver that is the guest to the bus."""
-    made = SystemdDriver(unit, Bus(world.bus, GUEST))
-    _made.append(made)
-    return made
+    return closed_later(SystemdDriver(unit, Bus(world.bus, GUEST)))
 
 
 def service(world: Systemd, unit: str, *, settle: float = 0.2, health: TcpProbe | None = None) -> Service:

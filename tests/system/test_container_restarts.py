@@ -9,7 +9,7 @@ from tests.system.test_supervisord import restart_fails, soon, unused_port
 
 from guideway.interpreter.drivers.base import Fault
 from guideway.interpreter.probes.tcp import TcpProbe
-from guideway.interpreter.results import Reason
+from guideway.interpreter.results import Reason, State
 from guideway.interpreter.service import Service
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_is_left")]
@@ -41,6 +41,37 @@ async def test_a_container_that_does_not_work_has_not_been_restarted(engine: Eng
     assert told in fault.message + "\n" + fault.output
     if engine.inspect(name)["HostConfig"]["RestartPolicy"]["Name"] == "always":
         engine.stop(name)
+
+
+def task(engine: Engine, name: str) -> Service:
+    """Return a container that is there to run to its end."""
+    return Service(name, driver(engine, name, task=True), settle=0.2)
+
+
+@pytest.mark.parametrize("name", ["task", "leaves"])
+async def test_a_task_that_runs_to_its_end_has_been_restarted(engine: Engine, name: str) -> None:
+    one = task(engine, name)
+    for _ in range(2):
+        before = engine.started(name)
+        seen = await one.restart(30)
+        assert (seen.state, seen.completed) == (State.STOPPED, True)
+        assert engine.started(name) != before
+        assert (await one.state()).state is State.STOPPED
+
+
+@pytest.mark.parametrize("name", ["dies_at_once", "dies_later", "returns", "missing", "hungry"])
+async def test_a_task_that_fails_has_not_been_restarted(engine: Engine, name: str) -> None:
+    fault = await restart_fails(task(engine, name))
+    assert fault.reason is Reason.START_FAILED
+    if engine.inspect(name)["HostConfig"]["RestartPolicy"]["Name"] == "always":
+        engine.stop(name)
+    elif name != "missing":  # which Podman calls created, as if nobody had tried
+        assert (await task(engine, name).state()).state is State.FAILED
+
+
+async def test_a_task_that_goes_on_at_the_deadline_was_not_over(engine: Engine) -> None:
+    fault = await restart_fails(task(engine, "quick"), deadline=3)
+    assert (fault.reason, "its start was not over" in fault.message) == (Reason.START_TIMED_OUT, True)
 
 
 @pytest.mark.parametrize("name", ["dies_at_once", "dies_later"])

@@ -109,10 +109,11 @@ class OnSystemd:
 
 
 class OnEngine:
-    """Containers of a Docker or Podman."""
+    """Containers of a Docker or Podman, on the machine that a way leads to."""
 
-    def __init__(self, world: Engine) -> None:
+    def __init__(self, world: Engine, way: Way) -> None:
         self._world = world
+        self._way = way
 
     async def running(self) -> ServiceDriver:
         await anyio.to_thread.run_sync(self._world.run, "good")
@@ -134,10 +135,10 @@ class OnEngine:
 
     def _driver(self, name: str, **options: Any) -> ServiceDriver:
         given = {"container": name, "socket": str(self._world.socket), **options}
-        return ContainerOptions.model_validate(given).build()
+        return ContainerOptions.model_validate(given).build_over(self._way)
 
 
-_STAGES = ("memory", "supervisord", "systemd", *KINDS, "supervisord over ssh", "systemd over ssh")
+_STAGES = ("memory", "supervisord", "systemd", *KINDS, "supervisord over ssh", "systemd over ssh", "docker over ssh")
 
 
 @pytest.fixture(scope="module", params=_STAGES)
@@ -157,7 +158,7 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
         elif manager in KINDS:
             need_engine(manager)
             containers = {name: CONTAINERS[name] for name in ("good", "dies_later")}
-            yield OnEngine(started.enter_context(Engine(manager, containers)))
+            yield OnEngine(started.enter_context(Engine(manager, containers)), way)
         else:
             need_containers()
             units = {name: UNITS[name] for name in ("good.service", "dies_at_once.service")}

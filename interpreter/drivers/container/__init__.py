@@ -10,9 +10,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from guideway.interpreter.drivers.base import DriverOptions, FromName, ServiceDriver, SocketPath, key_of, real_path
+from guideway.interpreter.drivers.base import FromName, ServiceDriver, SocketPath, key_of, real_path
 from guideway.interpreter.drivers.container.driver import ContainerDriver
 from guideway.interpreter.drivers.container.engine import engine_at
+from guideway.interpreter.drivers.ways import SocketOptions, Way
 
 #: Docker's. Nothing is guessed and no environment variable is read: what is restarted is what the configuration says.
 USUAL_SOCKET = Path("/run/docker.sock")
@@ -27,16 +28,20 @@ def _one_container(name: str) -> str:
     return name
 
 
-class ContainerOptions(DriverOptions):
-    """A container by its name; ``socket`` is that of the engine which has it."""
+class ContainerOptions(SocketOptions):
+    """A container by its name; ``socket`` is that of the engine which has it.
+
+    ``task``: it is there to run to its end, and not to stay. Nothing that an engine says of a container tells that.
+    """
 
     container: Annotated[str, FromName(), AfterValidator(_one_container)]
     socket: SocketPath = USUAL_SOCKET
+    task: bool = False
 
     def unit_key(self, machine: str | None = None) -> str:
         """Return the container, with the machine and the engine's socket there."""
         return key_of("container", machine or "", real_path(self.socket, machine), self.container)
 
-    def build(self) -> ServiceDriver:
+    def build_over(self, way: Way) -> ServiceDriver:
         """Make the driver."""
-        return ContainerDriver(self.container, engine_at(self.socket))
+        return ContainerDriver(self.container, engine_at(self.socket, way), is_task=self.task)

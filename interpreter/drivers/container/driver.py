@@ -28,10 +28,11 @@ _CHECKS_NUMBERS: Final = ("Docker/", "Libpod/")
 
 
 class ContainerDriver:
-    """One container of an engine, by its name."""
+    """One container of an engine, by its name. ``is_task`` says whether it is there to run to its end."""
 
-    def __init__(self, name: str, engine: Engine) -> None:
+    def __init__(self, name: str, engine: Engine, *, is_task: bool = False) -> None:
         self._name = name
+        self._is_task = is_task
         self._engine = engine
         self._turn = engine.turn(name)
 
@@ -42,12 +43,12 @@ class ContainerDriver:
     async def restart(self, enter: Callable[[Phase], None], end: float) -> Observation:
         """Have the engine restart the container; return once its health, where it has one, is known. Raises ``Fault``.
 
-        A container that its restart policy starts over and over never is.
+        Of a container that its restart policy starts over and over it never is. A task has to have run to its end.
         """
         async with self._turn:
             before = await self._look()
             await self._replace(before, enter, end)
-            return await self._come_up()
+            return await self._come_up(before)
 
     async def tail(self) -> str:
         """Return the end of what it wrote, of both streams in their order. Raises ``Fault``."""
@@ -55,7 +56,7 @@ class ContainerDriver:
         for lines in _TAIL_LINES:
             query = {"stdout": "1", "stderr": "1", "tail": str(lines)}
             try:
-                return text_of(await self._engine.call("GET", self._path("logs"), query=query), tty=tty)
+                return text_of(await self._engine.call("GET", self._path("logs"), self, query=query), tty=tty)
             except TooMuch:
                 continue
         raise Fault(Reason.UNKNOWN, "the last line of its log is too long to be read")
@@ -67,21 +68,22 @@ class ContainerDriver:
         just that restart, with a number that is none: both Docker and Podman read it, and refuse, before they do
         anything. Of another engine that is not known, and it is not asked.
         """
-        if not (await self._engine.name()).startswith(_CHECKS_NUMBERS):
+        if not (await self._engine.name(self)).startswith(_CHECKS_NUMBERS):
             return
         path = self._path("restart", self._acted_on(await self._look()))
         try:
-            await self._engine.call("POST", path, query={"t": "none"})
+            await self._engine.call("POST", path, self, query={"t": "none"})
         except Refusal as refusal:
             if refusal.reason is not Reason.UNKNOWN:
                 allow = f"; allow `POST {path}`" if refusal.reason is Reason.NO_PERMISSION else ""
                 raise Fault(refusal.reason, f"{refusal.message}{allow}", refusal.output) from None
 
     async def close(self) -> None:
-        """Hold nothing between calls."""
+        """Leave its engine; with the last driver its connections are closed."""
+        await self._engine.place.leave(self)
 
     async def _look(self) -> Container:
-        return Container.of(await self._engine.call("GET", self._path("json")), self._name)
+        return Container.of(await self._engine.call("GET", self._path("json"), self), self._name)
 
     def _path(self, what: str, who: str | None = None) -> str:
         return f"/containers/{who or self._name}/{what}"
@@ -107,7 +109,7 @@ class ContainerDriver:
         # Podman kills at once where it is not told how long to wait, whatever the container says.
         query = {"t": str(before.stop_seconds)}
         try:
-            await self._engine.call("POST", self._path("restart", self._acted_on(before)), query=query, sent=sent)
+            await self._engine.call("POST", self._path("restart", self._acted_on(before)), self, query=query, sent=sent)
         except Refusal as refusal:
             if refusal.reason is Reason.NO_PERMISSION:
                 raise
@@ -120,17 +122,21 @@ class ContainerDriver:
         if before.is_up:
             enter(Phase.STARTING)
 
-    async def _come_up(self) -> Observation:
+    async def _come_up(self, before: Container) -> Observation:
         """Return what it is once its health, where it has one, is known. Raises ``Fault`` where it ends before."""
         first = seen = await self._look()
         for pause in _pauses():
-            if not seen.is_up:
+            if not (seen.is_up or seen.is_ending):
+                if seen.ended_well and seen.now.started != before.now.started:
+                    if self._is_task:
+                        return Observation(State.STOPPED, None, "it ran to its end, with success", completed=True)
+                    raise _fault(Reason.START_FAILED, "it started and ended (`task = true`, if it is to)", seen)
                 what = "it ended, and its restart policy starts it again" if seen.returns else "it started and ended"
                 why = seen.why()
                 raise _fault(Reason.START_FAILED, f"{what}: {why}" if why else what, seen)
-            if seen.identity != first.identity:
+            if seen.is_up and first.is_up and seen.identity != first.identity:
                 raise _fault(Reason.START_FAILED, "it started, ended, and was started again", seen)
-            if seen.state is not State.STARTING:
+            if seen.is_up and seen.state is not State.STARTING and not self._is_task:
                 break
             await anyio.sleep(pause)
             seen = await self._look()
@@ -144,7 +150,7 @@ class ContainerDriver:
                 if now.identity != before.identity and now.state is not State.STOPPING:
                     enter(Phase.STARTING)
                     if not now.is_up:  # which the engine may be about to do: it is done once
-                        await self._engine.call("POST", self._path("start", self._acted_on(now)))
+                        await self._engine.call("POST", self._path("start", self._acted_on(now)), self)
                     return
                 await anyio.sleep(pause)
         except Fault as fault:

@@ -1,24 +1,30 @@
 """The Docker-compatible API of an engine behind a unix socket: its versions, its refusals, and bounds on its answers.
 
 Owns requests and what an HTTP status says. Never knows what a container's state means.
-
-One connection a call: it costs a fraction of a millisecond, nothing idle is left to go stale or to be given back, and a
-cancelled call can leave nothing half-read behind.
 """
 
-import ssl
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+from urllib.parse import urlencode
 
 import anyio
-import httpx2
 from pydantic import BaseModel, ValidationError
 
 from guideway.interpreter.drivers.base import Fault
 from guideway.interpreter.drivers.causes import unreachable
+from guideway.interpreter.drivers.http import (
+    Answer,
+    CutOffError,
+    NotConnectedError,
+    Place,
+    Request,
+    TooLongError,
+    place_at,
+)
+from guideway.interpreter.drivers.ways import HERE, Way, WayLost
 from guideway.interpreter.results import Reason
 
 MOST_RESPONSE_BYTES: Final = 1024 * 1024
@@ -31,17 +37,14 @@ NOT_AN_ENGINE: Final = "what answers at the socket does not speak as a container
 # What Docker says, with 500, where several ids begin with what is no container's name.
 _AMBIGUOUS: Final = "Multiple IDs found"
 
-_HEADERS: Final = {"User-Agent": "guideway", "Accept-Encoding": "identity", "Connection": "close"}
-
-# The client wants TLS settings, also where it speaks none; these trust nobody, and reading authorities takes long.
-_NO_AUTHORITIES: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+_HEADERS: Final = {"User-Agent": "guideway", "Accept-Encoding": "identity"}
 
 
 class Lost(Fault):
     """The engine cannot be reached, or ended the connection: what was asked may have been done or not."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(Reason.UNREACHABLE, message)
+    def __init__(self, message: str, output: str = "") -> None:
+        super().__init__(Reason.UNREACHABLE, message, output)
 
 
 class TooMuch(Fault):
@@ -66,10 +69,10 @@ class _Said(BaseModel):
 
 
 class Engine:
-    """An engine by the path of its socket. Reaches nothing before it is asked."""
+    """An engine by its place. Reaches nothing before it is asked. Who asks is a member of the place."""
 
-    def __init__(self, socket: Path) -> None:
-        self.socket = socket
+    def __init__(self, place: Place) -> None:
+        self.place = place
         self._version: str | None = None
         self._server = ""
         self._turns: weakref.WeakValueDictionary[str, anyio.Lock] = weakref.WeakValueDictionary()
@@ -79,84 +82,77 @@ class Engine:
         return self._turns.setdefault(container, anyio.Lock())
 
     async def call(
-        self, method: str, path: str, *, query: Mapping[str, str] | None = None, sent: Callable[[], None] | None = None
+        self,
+        method: str,
+        path: str,
+        member: object,
+        *,
+        query: Mapping[str, str] | None = None,
+        sent: Callable[[], None] | None = None,
     ) -> bytes:
         """Return the answer to one request. ``sent`` is called when the engine may begin to hear it.
 
         An answer that nothing was to be done (304) is an answer. Raises ``Refusal``, ``Lost`` and ``Fault``.
         """
-        version = self._version or await self._negotiated()
-        status, _, body = await self._request(method, f"/v{version}{path}", query, sent)
-        if status == 400:  # of another version, perhaps, since it was exchanged: the next call asks anew
+        version = self._version or await self._negotiated(member)
+        target = f"/v{version}{path}" + (f"?{urlencode(query)}" if query else "")
+        answer = await self._request(method, target, member, sent)
+        if answer.status == 400:  # of another version, perhaps, since it was exchanged: the next call asks anew
             self._version = None
-        if status < 300 or status == 304:
-            return body
-        raise _refusal(status, body)
+        if answer.status < 300 or answer.status == 304:
+            return answer.body
+        raise _refusal(answer.status, answer.body)
 
-    async def name(self) -> str:
+    async def name(self, member: object) -> str:
         """Return what the engine calls itself, such as ``Docker/28.2.2 (linux)``. Raises ``Fault``."""
-        await self._negotiated()
+        await self._negotiated(member)
         return self._server
 
-    async def _negotiated(self) -> str:
+    async def _negotiated(self, member: object) -> str:
         """Return the newest version of the API that both sides speak. Raises ``Fault``."""
-        status, headers, body = await self._request("GET", "/_ping", None, None)
-        if status != 200:
-            raise _refusal(status, body)
+        answer = await self._request("GET", "/_ping", member, None)
+        if answer.status != 200:
+            raise _refusal(answer.status, answer.body)
         try:
-            major, minor = headers.get("api-version", "").split(".")
+            major, minor = answer.headers.get("api-version", "").split(".")
             theirs = int(major), int(minor)
         except ValueError:
             raise Fault(Reason.UNKNOWN, NOT_AN_ENGINE) from None
         if theirs < OLDEST:
             raise Fault(Reason.UNKNOWN, f"the engine is too old: its API is {major}.{minor}, before {_dotted(OLDEST)}")
-        self._server = headers.get("server", "")
+        self._server = answer.headers.get("server", "")
         self._version = _dotted(min(theirs, NEWEST))
         return self._version
 
-    async def _request(
-        self, method: str, path: str, query: Mapping[str, str] | None, sent: Callable[[], None] | None
-    ) -> tuple[int, httpx2.Headers, bytes]:
-        async def traced(event: str, _: Mapping[str, Any]) -> None:
-            if sent is not None and event == "http11.send_request_headers.started":
-                sent()
-
-        transport = httpx2.AsyncHTTPTransport(uds=str(self.socket), verify=_NO_AUTHORITIES, trust_env=False)
-        answer = bytearray()
+    async def _request(self, method: str, target: str, member: object, sent: Callable[[], None] | None) -> Answer:
+        request = Request(method, target, _HEADERS, MOST_RESPONSE_BYTES)
         try:
-            async with (
-                httpx2.AsyncClient(transport=transport, trust_env=False, timeout=None) as client,
-                client.stream(
-                    method,
-                    f"http://localhost{path}",
-                    params=query,
-                    headers=_HEADERS,
-                    extensions={"trace": traced},
-                ) as response,
-            ):
-                async for part in response.aiter_raw():
-                    answer += part
-                    if len(answer) > MOST_RESPONSE_BYTES:
-                        raise TooMuch
-        except (httpx2.TransportError, OSError) as error:
+            if method == "GET":
+                return await self.place.ask(request, member)
+            return await self.place.act(request, member, sent)
+        except (NotConnectedError, CutOffError) as error:
             fault = unreachable(error, "the container engine")
             if fault.reason is Reason.NO_PERMISSION:
                 raise Fault(fault.reason, f"{fault.message}{self._members()}") from error
             raise Lost(fault.message) from error
-        return response.status_code, response.headers, bytes(answer)
+        except TooLongError:
+            raise TooMuch from None
+        except WayLost as fault:
+            raise Lost(fault.message, fault.output) from fault
 
     def _members(self) -> str:
         with suppress(OSError, KeyError):  # the folder may be closed too, and the group may have no name here
-            return f", which members of the group `{self.socket.group()}` may"
+            if self.place.socket is not None and self.place.way is HERE:
+                return f", which members of the group `{self.place.socket.group()}` may"
         return ""
 
 
-_ENGINES: weakref.WeakValueDictionary[Path, Engine] = weakref.WeakValueDictionary()
+_ENGINES: weakref.WeakValueDictionary[tuple[Way, Path], Engine] = weakref.WeakValueDictionary()
 
 
-def engine_at(socket: Path) -> Engine:
-    """Return the engine at a socket, the same one for everybody."""
-    return _ENGINES.setdefault(socket, Engine(socket))
+def engine_at(socket: Path, way: Way = HERE) -> Engine:
+    """Return the engine at a socket of a machine, the same one for everybody."""
+    return _ENGINES.setdefault((way, socket), Engine(place_at(socket, way)))
 
 
 def _refusal(status: int, body: bytes) -> Fault:

@@ -117,6 +117,16 @@ class Container(_Part):
         return self.now.status == "restarting"
 
     @property
+    def is_ending(self) -> bool:
+        """Whether it ended, and its engine has yet to say how."""
+        return self.now.status == "stopped"
+
+    @property
+    def ended_well(self) -> bool:
+        """Whether it ran to its end, with success, and stays there."""
+        return self.now.status == "exited" and self.now.code == 0 and not self.now.error and not self.now.out_of_memory
+
+    @property
     def identity(self) -> str | None:
         """What is another after each start, by whomever, None where nothing runs."""
         return f"{self.id[:12]}@{self.now.started}" if self.is_up else None

@@ -25,7 +25,7 @@ Far = tuple[asyncssh.SSHReader[bytes], asyncssh.SSHWriter[bytes]]
 
 
 class Relay:
-    """A passage through a channel, whose ends are ``far``. ``place`` is given back when it is closed.
+    """A passage through a channel, whose ends are ``far``. ``place`` is given back when it rests or is closed.
 
     Raises ``OSError`` where no socket can be made.
     """
@@ -34,6 +34,7 @@ class Relay:
         self._connection = connection
         self._from_far, self._to_far = far
         self._place = place
+        self._holds = place is not None
         self._near: asyncio.StreamWriter | None = None
         self._folder = Path(tempfile.mkdtemp(prefix=f"guideway-{os.getpid()}-"))  # whose it is, where one is left
         self.path = self._folder / "s"
@@ -52,6 +53,18 @@ class Relay:
         """That the connection to the host ended, None where it did not."""
         return self._connection.lost
 
+    def rest(self) -> None:
+        """Give its place among the calls to others."""
+        if self._place is not None and self._holds:
+            self._holds = False
+            self._place.release()
+
+    async def wake(self) -> None:
+        """Take a place among the calls again."""
+        if self._place is not None:
+            await self._place.acquire()
+            self._holds = True
+
     async def close(self) -> None:
         """End both connections."""
         self._work.cancel()
@@ -60,9 +73,7 @@ class Relay:
             self._near.transport.abort()
         self._unlist()  # a task that was cancelled before it began has not done that
         self._to_far.channel.abort()
-        if self._place is not None:
-            self._place.release()
-            self._place = None
+        self.rest()
 
     async def _carry(self) -> None:
         """Accept one connection, and carry both ways until the far end has ended its own."""

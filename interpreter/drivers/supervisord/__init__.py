@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, Strict, model_validator
 
 from guideway.interpreter.drivers.base import FromName, SocketPath, key_of, real_path
+from guideway.interpreter.drivers.http import place_at
 from guideway.interpreter.drivers.supervisord.driver import SupervisordDriver
 from guideway.interpreter.drivers.supervisord.rpc import Credentials, Server
 from guideway.interpreter.drivers.ways import SocketOptions, Way
@@ -74,6 +75,10 @@ class SupervisordOptions(SocketOptions):
     def build_over(self, way: Way) -> SupervisordDriver:
         """Make the driver."""
         credentials = self.username and Credentials(self.username, self.password_file, self.password_env)
-        return SupervisordDriver(
-            self.program, Server(way, f"{self.url or 'http://localhost'}/RPC2", self.socket, credentials or None)
-        )
+        place = place_at(self.socket, way) if self.socket is not None else place_at(_host_and_port(self.url or ""))
+        return SupervisordDriver(self.program, Server(place, credentials or None))
+
+
+def _host_and_port(url: str) -> tuple[str, int]:
+    parts = urlsplit(url)
+    return parts.hostname or "", parts.port or 0

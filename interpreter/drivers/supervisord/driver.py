@@ -111,8 +111,8 @@ class SupervisordDriver:
         return None
 
     async def close(self) -> None:
-        """Leave the way; with its last driver that is closed."""
-        await self._server.way.leave(self)
+        """Leave its place; with the last driver its connections are closed."""
+        await self._server.place.leave(self)
 
     async def _info(self) -> dict[str, Any]:
         info = await self._call("getProcessInfo")

@@ -1,27 +1,21 @@
 """supervisord's XML-RPC: one request, and what its answer or its fault means.
 
-Owns the connection, the password and the parsing. Never knows what a program's state says of it.
-
-One connection a call: it costs a millisecond, nothing idle is left to go stale or to be given back, and a cancelled
-call can leave nothing half-read behind.
+Owns the password, the parsing, and which methods only ask. Never knows what a program's state says of it.
 """
 
 import base64
 import errno
 import re
-import ssl
 import xmlrpc.client
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, Final
 
-import anyio
-import httpx2
-
 from guideway.interpreter.drivers.base import Fault
 from guideway.interpreter.drivers.causes import os_errors, unreachable
-from guideway.interpreter.drivers.ways import Way, WayLost
+from guideway.interpreter.drivers.http import Answer, CutOffError, NotConnectedError, Place, Request, TooLongError
+from guideway.interpreter.drivers.ways import WayLost
 from guideway.interpreter.results import Reason
 from guideway.interpreter.secret import read_secret
 
@@ -62,15 +56,10 @@ _NOT_XML: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _STAND_INS: Final = {code: chr(0xE000 + code).encode() for code in range(0x20)}
 _ORIGINALS: Final = {0xE000 + code: code for code in range(0x20)}
 
-_HEADERS: Final = {
-    "User-Agent": "guideway",
-    "Content-Type": "text/xml",
-    "Accept-Encoding": "identity",
-    "Connection": "close",
-}
+_HEADERS: Final = {"User-Agent": "guideway", "Content-Type": "text/xml", "Accept-Encoding": "identity"}
 
-# The client wants TLS settings, also where it speaks none; these trust nobody, and reading authorities takes long.
-_NO_AUTHORITIES: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+#: What only asks: it may be asked again.
+_QUESTIONS: Final = frozenset({"getProcessInfo", "getAllConfigInfo", "tailProcessStderrLog", "tailProcessStdoutLog"})
 
 
 class Refused(Fault):
@@ -122,17 +111,15 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A supervisord: at ``socket`` of the machine that ``way`` leads to, else at ``url``."""
+    """A supervisord at a place."""
 
-    way: Way
-    url: str
-    socket: Path | None = None
+    place: Place
     credentials: Credentials | None = field(default=None, repr=False)
 
     async def call(self, method: str, *arguments: str | int, member: object) -> Any:
-        """Call one method for a member of the way. Raises ``Fault``."""
+        """Call one method for a member of the place. Raises ``Fault``."""
         request = xmlrpc.client.dumps(arguments, f"supervisor.{method}")
-        answer = await self._post(request.encode(), member)
+        answer = await self._post(request.encode(), member, asks=method in _QUESTIONS)
         try:
             parsable = _NOT_XML.sub(lambda found: _STAND_INS[found[0][0]], answer)
             (value,), _ = xmlrpc.client.loads(parsable, use_builtin_types=True)
@@ -144,56 +131,43 @@ class Server:
             raise Fault(Reason.UNKNOWN, _NO_XML_RPC) from error
         return value
 
-    async def _post(self, body: bytes, member: object) -> bytes:
+    async def _post(self, body: bytes, member: object, *, asks: bool) -> bytes:
         try:
-            headers = {"Authorization": self.credentials.header()} if self.credentials else {}
+            headers = _HEADERS | ({"Authorization": self.credentials.header()} if self.credentials else {})
         except Fault as fault:
             raise Unsent(fault) from fault
-        if self.socket is None:
-            return await self._exchange(body, headers, None)
-        try:
-            passage = await self.way.open(self.socket, member)
-        except Fault as fault:
-            raise Unsent(fault) from fault
-        try:
-            return await self._exchange(body, headers, passage.path)
-        except _Silent as fault:
-            if (lost := passage.lost) is not None:
-                raise lost from fault
-            raise
-        finally:
-            with anyio.CancelScope(shield=True):
-                await passage.close()
-
-    async def _exchange(self, body: bytes, headers: dict[str, str], socket: Path | None) -> bytes:
-        transport = httpx2.AsyncHTTPTransport(
-            uds=None if socket is None else str(socket), verify=_NO_AUTHORITIES, trust_env=False
-        )
-        answer = bytearray()
-        try:
-            async with (
-                httpx2.AsyncClient(transport=transport, trust_env=False, timeout=None) as client,
-                client.stream("POST", self.url, content=body, headers=_HEADERS | headers) as response,
-            ):
-                status = response.status_code
-                async for part in response.aiter_raw():
-                    answer += part
-                    if len(answer) > MOST_RESPONSE_BYTES:
-                        raise Fault(Reason.UNKNOWN, f"an answer of more than {MOST_RESPONSE_BYTES} bytes is not read")
-        except httpx2.ConnectError as error:
-            raise _not_there(error, socket) from error
-        except (httpx2.TransportError, OSError) as error:
-            fault = unreachable(error, "supervisord")
-            raise _Silent(fault.reason, fault.message) from error
-        match status:
+        answer = await self._exchange(Request("POST", "/RPC2", headers, MOST_RESPONSE_BYTES, body), member, asks=asks)
+        match answer.status:
             case 200:
-                return bytes(answer)
+                return answer.body
             case 401 | 403:
                 raise Fault(Reason.NO_PERMISSION, _NOT_THIS_ONE if self.credentials else _ASKS_WHO)
             case 500:
                 raise BrokeDown(Reason.UNKNOWN, "supervisord met an internal error; its own log says which")
-            case _:
+            case status:
                 raise Fault(Reason.UNKNOWN, f"what answers at the socket is not supervisord: HTTP {status}")
+
+    async def _exchange(self, request: Request, member: object, *, asks: bool) -> Answer:
+        sent = False
+
+        def send() -> None:
+            nonlocal sent
+            sent = True
+
+        try:
+            return await (self.place.ask(request, member) if asks else self.place.act(request, member, send))
+        except NotConnectedError as error:
+            raise _not_there(error, self.place.socket) from error
+        except CutOffError as error:
+            fault = unreachable(error, "supervisord")
+            raise _Silent(fault.reason, fault.message) from error
+        except TooLongError:
+            message = f"an answer of more than {MOST_RESPONSE_BYTES} bytes is not read"
+            raise Fault(Reason.UNKNOWN, message) from None
+        except Fault as fault:  # the way's
+            if sent:
+                raise
+            raise Unsent(fault) from fault
 
 
 def as_sent(said: object) -> str:
@@ -201,7 +175,7 @@ def as_sent(said: object) -> str:
     return said.translate(_ORIGINALS) if isinstance(said, str) else ""
 
 
-def _not_there(error: httpx2.ConnectError, socket: Path | None) -> Unsent:
+def _not_there(error: NotConnectedError, socket: Path | None) -> Unsent:
     fault = unreachable(error, "supervisord")
     numbers = {found.errno for found in os_errors(error)}
     if socket is not None and errno.ECONNREFUSED in numbers:  # one that ends by itself takes its socket away

@@ -110,7 +110,7 @@ async def test_what_never_gets_ready_times_out(world: World) -> None:
     world.deploy()
     world.change_template(ready=False)
     fault = await refused(world.service(), world.seconds(4))
-    assert (fault.reason, "it had not started" in fault.message) == (Reason.START_TIMED_OUT, True)
+    assert (fault.reason, "its start was not over" in fault.message) == (Reason.START_TIMED_OUT, True)
 
 
 async def test_a_rollout_that_kubernetes_gives_up_fails_while_old_pods_are_available(world: World) -> None:
