@@ -297,3 +297,21 @@ def test_patterns_of_two_tenants_and_of_two_kinds_are_apart(tmp_path: Path) -> N
     assert a.service("web-2") is b.service("web-2") is pipeline.inventory.service("web-2")
     assert a.service("web-1") is a.services["web-1"]  # a name of its own before the shared pattern
     assert b.service("web-1") is pipeline.inventory.service("web-1")
+
+
+@pytest.mark.anyio
+async def test_the_example_of_a_fleet_means_what_it_says() -> None:
+    example = Path(__file__).parents[2] / "examples" / "fleet" / "guideway.toml"
+    inventory = (pipeline := wiring.build(config.load(example))).inventory
+    probe = inventory.host("web-3.prod").probe
+    assert isinstance(probe, TcpProbe)
+    assert (probe.address, probe.port) == ("web-3.prod.internal", 443)
+    nginx = inside(inventory.service("nginx@web-3"), "driver")
+    assert inside(nginx, "unit") == "nginx.service"
+    assert inside(inside(nginx, "bus").way, "options").host == "web-3.prod.internal"
+    assert inside(inventory.service("worker:7"), "driver", "unit") == "worker@7.service"
+    assert inside(inventory.service("checkout.payments"), "driver", "name") == "checkout"
+    assert inventory.allows(Target.RESTARTABLE, "nginx@web-3")
+    assert not inventory.allows(Target.RESTARTABLE, "nginx@web-1")
+    assert not inventory.allows(Target.SERVICE, "checkout.billing")
+    await pipeline.close()
