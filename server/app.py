@@ -17,7 +17,11 @@ from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 
+from guideway.dsl.scopes import PROGRAM_SCOPES, Scope
 from guideway.interpreter.drivers.base import BRING_BACK_SECONDS
+from guideway.server.approvals.api import PATH as API
+from guideway.server.approvals.api import api_routes
+from guideway.server.approvals.nowhere import no_approvals
 from guideway.server.calls import Calls
 from guideway.server.grammar_route import PATH as GRAMMAR
 from guideway.server.grammar_route import grammar_route
@@ -26,6 +30,7 @@ from guideway.server.http_server import HttpServer
 from guideway.server.last_signal import end_at_next_signal
 from guideway.server.listen import Scheme, authorities, listen, spellings
 from guideway.server.oauth.access import Access
+from guideway.server.oauth.caller import caller
 from guideway.server.oauth.gate import Gate
 from guideway.server.oauth.metadata import metadata_paths, metadata_routes
 from guideway.server.proxies import Peers
@@ -67,8 +72,10 @@ def http_app(
         hosts += known
         origins += [f"{urlsplit(url).scheme}://{authority}" for authority in known]
     routes, public = [grammar_route(server.publisher)], frozenset[str]()
-    if access is not None:
-        routes += metadata_routes(access)
+    if access is None:
+        routes += no_approvals()
+    else:
+        routes += [*metadata_routes(access), *api_routes(server.desk, caller)]
         public = metadata_paths(access)
     most = most_bytes(server.limits.bytes)
     app = server.streamable_http_app(
@@ -86,7 +93,12 @@ def http_app(
             Gate,
             access=access,
             public=public,
-            guarded=frozenset({ENDPOINT, GRAMMAR}),
+            guarded={
+                ENDPOINT: PROGRAM_SCOPES,
+                GRAMMAR: PROGRAM_SCOPES,
+                API: frozenset({Scope.APPROVE}),
+                f"{API}/": frozenset({Scope.APPROVE}),
+            },
             required_scopes=server.required_scopes,
         )
     # What is added last is asked first.

@@ -23,6 +23,7 @@ from guideway.grammar import GrammarCopy
 from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.results import Event, Report, Status
+from guideway.server.approvals.desk import Desk
 from guideway.server.describe import describe
 from guideway.server.kept import Kept
 from guideway.server.publish import KEPT, Audience, NoCopy, Publisher, Wanted, nameable
@@ -55,12 +56,13 @@ class Arguments(BaseModel):
 class ToolServer(Server[Any]):
     """The protocol server. ``publisher`` has what each caller is shown, for doors that do not speak the protocol.
 
-    ``limits`` are those of a program.
+    ``limits`` are those of a program. At ``desk`` people decide on what waits for them.
     """
 
     def __init__(self, pipeline: Pipeline, caller: Callable[[], Principal]) -> None:
         self.publisher = Publisher(pipeline, caller)
         self.limits = pipeline.limits
+        self.desk = Desk(pipeline)
         self._tool = tool = _Tool(pipeline, caller, self.publisher)
         resources = Resources(self.publisher)
         # A caller who steps up must see the longer grammar at once, and nobody another caller's.

@@ -42,15 +42,18 @@ class Challenges:
             *([Scheme.DPOP] if any(required) else []),
         ]
 
-    def no_token(self) -> Response:
-        """Answer a request without a token: 401, and no error code (RFC 6750, section 3.1)."""
-        scope = self._words(self._first, _FIRST)
+    def no_token(self, first: frozenset[Scope] = _FIRST) -> Response:
+        """Answer a request without a token: 401, and no error code (RFC 6750, section 3.1).
+
+        ``first`` is what to ask for to begin with.
+        """
+        scope = self._words(self._first, first)
         return self._answer(401, self._schemes, why="an access token is needed", scope=scope)
 
-    def invalid_token(self, why: str, scheme: Scheme) -> Response:
+    def invalid_token(self, why: str, scheme: Scheme, first: frozenset[Scope] = _FIRST) -> Response:
         """Answer a token that is not believed: 401."""
         schemes = list(dict.fromkeys((*self._schemes, scheme)))
-        return self._answer(401, schemes, error="invalid_token", why=why, scope=self._words(self._first, _FIRST))
+        return self._answer(401, schemes, error="invalid_token", why=why, scope=self._words(self._first, first))
 
     def invalid_proof(self, why: str) -> Response:
         """Answer a proof that is not believed, whatever its token: 401 (RFC 9449, section 7.1)."""

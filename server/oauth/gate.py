@@ -11,7 +11,7 @@ import logging
 import re
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -55,8 +55,9 @@ _VERSION: Final = MCP_PROTOCOL_VERSION_HEADER.encode()
 class Gate:
     """ASGI middleware. ``public`` are the paths that need no token, ``guarded`` those that do; nothing else is there.
 
-    ``required_scopes`` gives the scopes that the program of a ``tools/call`` needs, by the call's ``params``; none
-    where it finds no program.
+    A path that ends in a slash stands for everything below it. Each guarded one has the scopes of which a token must
+    have any. ``required_scopes`` gives the scopes that the program of a ``tools/call`` needs, by the call's
+    ``params``; none where it finds no program.
     """
 
     def __init__(
@@ -64,8 +65,8 @@ class Gate:
         app: ASGIApp,
         *,
         access: Access,
-        public: frozenset[str],
-        guarded: frozenset[str],
+        public: Collection[str],
+        guarded: Mapping[str, frozenset[Scope]],
         required_scopes: Callable[[object], frozenset[Scope]],
     ) -> None:
         self._app = app
@@ -74,19 +75,21 @@ class Gate:
         self._challenges = Challenges(access)
         self._proofs = Proofs()
         self._refusals = RefusalLog()
-        self._public = public
-        self._guarded = guarded
+        self._public = _Places(dict.fromkeys(public, frozenset[Scope]()))
+        self._guarded = _Places(guarded)
         self._required_scopes = required_scopes
 
     async def __call__(self, request: Request, receive: Receive, send: Send) -> None:
         if request["type"] == "lifespan" or (request["type"] == "http" and request["path"] in self._public):
             await self._app(request, receive, send)
-        elif request["type"] != "http" or request["path"] not in self._guarded:
+            return
+        any_of = self._guarded.find(request["path"]) if request["type"] == "http" else None
+        if any_of is None:
             await PlainTextResponse("Not Found", 404)(request, receive, send)
         else:
-            await self._guard(request, receive, send)
+            await self._guard(request, receive, send, any_of)
 
-    async def _guard(self, request: Request, receive: Receive, send: Send) -> None:
+    async def _guard(self, request: Request, receive: Receive, send: Send, any_of: frozenset[Scope]) -> None:
         shown = self._shown(request)
         if isinstance(shown, Response):
             await shown(request, receive, send)
@@ -97,9 +100,9 @@ class Gate:
             await verified(request, receive, send)
             return
         held = verified.principal.scopes
-        if held.isdisjoint(PROGRAM_SCOPES):
-            log_scopes_missing(verified.principal, frozenset())
-            await self._challenges.insufficient_scope(verified, scheme)(request, receive, send)
+        if held.isdisjoint(any_of):
+            log_scopes_missing(verified.principal, frozenset() if any_of == PROGRAM_SCOPES else any_of)
+            await self._challenges.insufficient_scope(verified, scheme, self._first(request))(request, receive, send)
             return
         if request["method"] == "POST" and request["path"] == ENDPOINT and not held >= PROGRAM_SCOPES:
             body, receive = await _read(receive)
@@ -115,6 +118,11 @@ class Gate:
         else:
             await self._known(request, receive, send)
 
+    def _first(self, request: Request) -> frozenset[Scope]:
+        """Return what somebody is asked for who has none of the scopes of a path: the least of them."""
+        any_of = self._guarded.find(request["path"]) or PROGRAM_SCOPES
+        return frozenset([next(scope for scope in Scope if scope in any_of)])
+
     def _shown(self, request: Request) -> tuple[Scheme, str] | Response:
         """Return the scheme and the token that a request shows, or the answer where that is not exactly one."""
         query = request["query_string"]
@@ -124,7 +132,7 @@ class Gate:
         if len(values) > 1:
             return self._challenges.invalid_request("there is more than one Authorization header")
         if not values or not (begins := _SCHEME.match(values[0])):
-            return self._challenges.no_token()
+            return self._challenges.no_token(self._first(request))
         scheme = _SCHEMES[begins[1].lower()]
         if len(values[0]) > MOST_TOKEN_BYTES:
             return self._refused(request, "the token is too long", scheme)
@@ -135,7 +143,7 @@ class Gate:
 
     def _refused(self, request: Request, why: str, scheme: Scheme) -> Response:
         self._refusals.note("a token", why, _client(request))
-        return self._challenges.invalid_token(why, scheme)
+        return self._challenges.invalid_token(why, scheme, self._first(request))
 
     async def _verify(self, request: Request, scheme: Scheme, token: str) -> Verified | Response:
         """Return the caller, or the answer where there is none. Whatever goes wrong, nobody is let in for it."""
@@ -149,7 +157,7 @@ class Gate:
             return self._challenges.invalid_proof(str(refused))
         except TokenRefused as refused:
             self._refusals.note("a token", str(refused), _client(request))
-            return self._challenges.invalid_token(str(refused), proves)
+            return self._challenges.invalid_token(str(refused), proves, self._first(request))
         except IssuerUnavailable as error:
             return self._challenges.unavailable(error)
         except Exception as error:  # noqa: BLE001  # an error of this program, which must let nobody in
@@ -208,7 +216,7 @@ class Gate:
                 await self._known(request, receive, watch)
             tasks.cancel_scope.cancel()
         if refused is not None and not begun:
-            await self._challenges.invalid_token(refused, scheme)(request, receive, send)
+            await self._challenges.invalid_token(refused, scheme, self._first(request))(request, receive, send)
         elif refused is not None and not ended:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -235,6 +243,24 @@ class Gate:
             if (now.principal.scopes, now.principal.tenant) != held:
                 return "the token stands for other rights than before"
         return "the token has expired"
+
+
+class _Places:
+    """What is kept by path, or by the beginning of paths where that ends in a slash."""
+
+    def __init__(self, by_path: Mapping[str, frozenset[Scope]]) -> None:
+        self._by_path = by_path
+        self._below = {path: scopes for path, scopes in by_path.items() if path.endswith("/")}
+
+    def find(self, path: str) -> frozenset[Scope] | None:
+        """Return what is kept for a path, None where nothing is."""
+        found = self._by_path.get(path)
+        if found is not None or not self._below:
+            return found
+        return next((scopes for begin, scopes in self._below.items() if path.startswith(begin)), None)
+
+    def __contains__(self, path: str) -> bool:
+        return self.find(path) is not None
 
 
 def _client(request: Request) -> str:
