@@ -1,158 +1,129 @@
-"""Notices: what people are told of tickets and of runs, and what keeps each until it has reached whoever is told.
+"""Notices: what people are told of, by webhooks. This says what a notice is and what an outbox does; it keeps none.
 
-A notice is made where something happened and kept before anybody tries to deliver it, so that it survives whoever made
-it. It is delivered at least once: receivers tell a second copy by its id. Delivering is not done here.
+What happens to a ticket is written down with the ticket, in one transaction, so that no notice is lost and none is of
+something that did not happen. Whoever delivers takes a notice for a time, so that of several replicas one does.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
-from guideway.interpreter.approvals import Ticket, TicketState, Who
+from guideway.interpreter.approvals import Ticket, Who
+from guideway.interpreter.principal import Principal
 from guideway.interpreter.risk import Tier
 
-#: Seconds after which a notice helps nobody any more, where it could not be delivered until then.
-LIFETIME: Final = 86_400.0
+CLAIM_SECONDS: Final = 60.0
+"""How long a notice that was claimed is nobody else's: longer than one attempt to deliver it takes."""
 
 
-class Occasion(StrEnum):
-    """What people are told of. The first three are of a ticket, the others of a run."""
+class Event(StrEnum):
+    """What people can be told of."""
 
-    PENDING = "pending"  # a person is asked
-    DECIDED = "decided"  # a person has approved or refused
-    EXPIRED = "expired"  # nobody decided in time, or what was approved was not used in time
-    REVIEW = "review"  # a program of tier 2 runs
+    PENDING = "pending"  # somebody has to decide on a ticket
+    DECIDED = "decided"  # somebody did
+    EXPIRED = "expired"  # a ticket was not decided on, or not used, in time
+    REVIEW = "review"  # a program with commands of tier 2 runs
     BREAK_GLASS = "break_glass"  # a program runs in spite of a freeze
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something that happened at ``at``, seconds since the epoch, and to which tenant's people it is told.
-
-    ``id`` is the same whoever makes the notice, so that one which is made twice is kept once. ``facts`` are JSON; those
-    that callers and clients wrote are untrusted.
-    """
+    """An event on its way to one webhook. ``attempts`` counts those before this one, this claim's not included."""
 
     id: str
-    occasion: Occasion
-    at: float
-    tenant: str | None
-    facts: Mapping[str, Any]
-
-
-#: Says who is told of a notice: names of receivers, none where nobody is.
-Addressees = Callable[[Notice], Collection[str]]
-
-
-def nobody(_notice: Notice) -> Collection[str]:
-    """Return that nobody is told."""
-    return ()
-
-
-class Delivery(StrEnum):
-    """Where a notice is on its way to one receiver. The last two are ends."""
-
-    WAITING = "waiting"
-    DELIVERED = "delivered"
-    UNDELIVERABLE = "undeliverable"
+    webhook: str
+    event: dict[str, Any]
+    attempts: int
+    created_at: float
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
-    """A notice on its way to one receiver. ``attempts`` counts this one; ``error`` is why the last one failed."""
+class Undelivered:
+    """A notice that did not arrive so far. ``due_at`` is when it is tried again, None where it was given up."""
 
     notice: Notice
-    receiver: str
-    state: Delivery
-    attempts: int
-    due_at: float
-    error: str | None = None
+    due_at: float | None
+    error: str
 
 
 class Outbox(Protocol):
-    """Keeps notices until they are delivered. Each call is one transaction; all may raise ``StoreUnavailable``.
+    """Notices that wait to be delivered. What is awaited may raise ``StoreUnavailable``."""
 
-    A store of tickets keeps the notice of a ticket in the transaction that makes or changes it (``of_ticket``). Times
-    are in seconds since the epoch.
-    """
-
-    async def post(self, notices: Sequence[Notice], now: float) -> None:
-        """Keep notices for all of their addressees, due at once. What is kept already stays as it is."""
+    def enqueue(self, event: Mapping[str, Any]) -> None:
+        """Keep an event for each webhook that wants its kind (``event["event"]``): soon, and nobody waits for it."""
         ...
 
-    async def claim(self, receivers: Collection[str], now: float, *, seconds: float, most: int = 20) -> list[Parcel]:
-        """Return notices that are due for some receivers, and give them to nobody else for ``seconds``.
-
-        So one whose deliverer is lost is due again by then. Each claim is an attempt, and counted.
-        """
+    async def claim(self, now: float, most: int, webhook: str) -> list[Notice]:
+        """Return a webhook's notices that are due, the oldest first; they are nobody else's for ``CLAIM_SECONDS``."""
         ...
 
-    async def mark(self, parcel: Parcel, state: Delivery, now: float, *, due_at: float, error: str | None) -> None:
-        """Keep what came of a claimed notice; waiting, it is due again at ``due_at``. An end never changes."""
+    async def done(self, notice_id: str) -> None:
+        """Forget a notice that was delivered."""
         ...
 
-    async def expire_tickets(self, now: float) -> None:
-        """Let every ticket expire whose time is over, so that the notice of it is made although nobody looks."""
+    async def again(self, notice_id: str, at: float, error: str) -> None:
+        """Give a notice back, to be tried again at a time; ``error`` says what went wrong."""
         ...
 
-    async def undelivered(self, *, most: int = 50) -> list[Parcel]:
+    async def give_up(self, notice_id: str, error: str) -> None:
+        """Keep a notice that cannot be delivered as a record, and never claim it again."""
+        ...
+
+    async def undelivered(self, most: int) -> list[Undelivered]:
         """Return what could not be delivered, and what waits after a failure, the newest first."""
         ...
 
 
-def of_ticket(ticket: Ticket, occasion: Occasion, at: float) -> Notice:
-    """Return the notice of a ticket as it is now."""
+def of_ticket(kind: Event, ticket: Ticket, now: float) -> dict[str, Any]:
+    """Return what is told of a ticket. Times are in seconds since the epoch.
+
+    Words of the caller, the client and the approver are in it as they are kept: bounded, on one line, untrusted.
+    """
     question = ticket.question
-    binding = question.binding
-    facts = {
+    return {
+        "event": kind.value,
+        "at": now,
         "ticket": ticket.id,
         "state": ticket.state.value,
-        "expires_at": ticket.expires_at,
+        "tenant": question.binding.tenant,
+        "digest": question.binding.digest,
         "tier": int(Tier.APPROVAL_REQUIRED),
-        "digest": binding.digest,
         "targets": _targets(question.worst_case),
         "causes": [cause.to_json() for cause in question.causes],
-        "asked_by": who(binding.who, question.client_says),
+        "asked_by": _who(question.binding.who) | {"client_says": question.client_says},
         "break_glass": question.break_glass,
+        "created_at": ticket.created_at,
+        "expires_at": ticket.expires_at,
+        "decided_at": ticket.decided_at,
+        "decided_by": None if ticket.decided_by is None else _who(ticket.decided_by),
+        "reason": ticket.reason,
     }
-    if ticket.state in (TicketState.APPROVED, TicketState.DENIED) and ticket.decided_by is not None:
-        facts |= {"decided_by": who(ticket.decided_by), "reason": ticket.reason}
-    return Notice(f"{occasion}_{ticket.id}", occasion, at, binding.tenant, facts)
 
 
 def of_run(
-    occasion: Occasion,
-    at: float,
+    kind: Event,
+    now: float,
     *,
     run_id: str,
-    caller: Who,
-    tenant: str | None,
     digest: str,
+    caller: Principal,
     tier: Tier,
     worst_case: Mapping[tuple[str, str], int],
-    client_says: str | None = None,
+    client_says: str | None,
     ticket: str | None = None,
-) -> Notice:
-    """Return the notice of a run that the gate has just let through."""
-    facts = {
+) -> dict[str, Any]:
+    """Return what is told of a run that the gate has let through; ``now`` is in seconds since the epoch."""
+    return {
+        "event": kind.value,
+        "at": now,
         "run_id": run_id,
         "ticket": ticket,
-        "tier": int(tier),
+        "tenant": caller.tenant,
         "digest": digest,
+        "tier": int(tier),
         "targets": _targets(worst_case),
-        "asked_by": who(caller, client_says),
-    }
-    return Notice(f"{occasion}_{run_id}", occasion, at, tenant, facts)
-
-
-def who(person: Who, client_says: str | None = None) -> dict[str, Any]:
-    """Return a person, and the program that they use, as facts of a notice."""
-    return {
-        "issuer": person.issuer,
-        "subject": person.subject,
-        "client": person.client,
-        "client_says": client_says,
+        "asked_by": _who(Who.of(caller)) | {"client_says": client_says},
     }
 
 
@@ -160,3 +131,7 @@ def _targets(worst_case: Mapping[tuple[str, str], int]) -> list[dict[str, Any]]:
     return [
         {"command": keyword, "target": name, "times": times} for (keyword, name), times in sorted(worst_case.items())
     ]
+
+
+def _who(who: Who) -> dict[str, Any]:
+    return {"issuer": who.issuer, "subject": who.subject, "client": who.client}
