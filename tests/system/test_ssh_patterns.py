@@ -1,4 +1,4 @@
-"""A fleet of machines by a pattern, on a real sshd with many addresses: few connections, all of whose keys are known."""
+"""A fleet of machines by a pattern, on a real sshd with many addresses: few connections, and known keys alone."""
 
 from functools import partial
 from pathlib import Path
