@@ -4,6 +4,7 @@ It answers before anything else looks at a request, its token included; and it r
 may have read otherwise than they are read here. Who is asking, it never decides.
 """
 
+import logging
 from collections.abc import Collection
 from typing import Final
 
@@ -12,7 +13,15 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from guideway.dsl.errors import quoted
+from guideway.server.oauth.refusal_log import RefusalLog
+
 _ONCE: Final = (b"host", b"origin")
+_HEADERS: Final = {421: "Host", 403: "Origin"}
+"""Which header a request is turned away for, by the status of the answer."""
+
+# It logs each header that it turns away, at WARNING: whoever reaches the port would fill the log.
+logging.getLogger("mcp.server.transport_security").setLevel(logging.ERROR)
 
 
 class HostGuard:
@@ -29,12 +38,23 @@ class HostGuard:
         self._public = frozenset(public)
         settings = TransportSecuritySettings(allowed_hosts=list(hosts), allowed_origins=list(origins))
         self._security = TransportSecurityMiddleware(settings)
+        self._refusals = RefusalLog()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         refused = _ambiguous(scope) if scope["type"] == "http" else None
         if refused is None and scope["type"] == "http" and scope["path"] not in self._public:
             refused = await self._security.validate_request(Request(scope))
+            if refused is not None and refused.status_code in _HEADERS:
+                self._note(scope, _HEADERS[refused.status_code])
         await (refused or self._app)(scope, receive, send)
+
+    def _note(self, scope: Scope, name: str) -> None:
+        """Log what was turned away, with the header, which an operator needs to see why."""
+        header = name.lower().encode()
+        value = next((value for one, value in scope["headers"] if one == header), b"").decode("latin-1")
+        client = scope["client"][0] if scope.get("client") else "somebody"
+        why = f"its {name} header is none that is known here: see `url` of [server]"
+        self._refusals.note("a request", why, f"{client}, {quoted(value)}")
 
 
 def _ambiguous(scope: Scope) -> Response | None:

@@ -23,6 +23,8 @@ MOST_BYTES_OF_A_CALL: Final = 64 * MOST_BYTES
 
 _NOT_PRIVATE: Final = "`{}` is not https, and tokens travel over plain http on loopback alone"
 _PORTS: Final = {"https": 443, "http": 80}
+_WANTS_MORE: Final = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
+"""What the loop of a connection goes by, and no error."""
 
 
 def server_url(text: str) -> str:
@@ -231,26 +233,46 @@ def explain(error: BaseException, server: str) -> SignInError | None:
         where = f"{error.request.url.host}:{error.request.url.port or _PORTS[error.request.url.scheme]}"
     except RuntimeError:  # it belongs to no request
         where = urlsplit(server).netloc
-    for cause in _causes(error):
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return ServerError(
-                f"the certificate of `{where}` is not trusted: {theirs(cause.verify_message)}",
-                "--ca-file FILE, or SSL_CERT_FILE in the environment, names the authority that signed it",
-            )
-        if isinstance(cause, ssl.SSLError):
-            return ServerError(f"`{where}` does not speak TLS as it should: {theirs(cause.reason or cause)}")
+    faults = (cause for cause in _causes(error) if isinstance(cause, ssl.SSLError))
+    if (fault := next((cause for cause in faults if not isinstance(cause, _WANTS_MORE)), None)) is not None:
+        return _tls_fault(fault, where)
     if isinstance(error, httpx2.TimeoutException):
         return ServerError(f"`{where}` did not answer in time")
     if isinstance(error, httpx2.ConnectError):
         return ServerError(
             f"cannot connect to `{where}`: {_reason(error)}", "is the server running, and the URL right?"
         )
-    return ServerError(f"the connection to `{where}` broke: {_reason(error)}")
+    mend = None
+    if isinstance(error, httpx2.RemoteProtocolError) and server.startswith("http:"):
+        mend = "does it speak TLS there? then its URL begins with https"
+    elif server.startswith("https:"):  # with TLS 1.3 it says so only when the client has begun to speak, and hangs up
+        mend = "does it ask for a client certificate? this shell can show none"
+    return ServerError(f"the connection to `{where}` broke: {_reason(error)}", mend)
+
+
+def _tls_fault(error: ssl.SSLError, where: str) -> ServerError:
+    """Return what a failed handshake means; the reasons are OpenSSL's."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return ServerError(
+            f"the certificate of `{where}` is not trusted: {theirs(error.verify_message)}",
+            "--ca-file FILE, or SSL_CERT_FILE in the environment, names the authority that signed it",
+        )
+    match error.reason:
+        case "TLSV13_ALERT_CERTIFICATE_REQUIRED" | "SSLV3_ALERT_HANDSHAKE_FAILURE":
+            return ServerError(
+                f"`{where}` asks for a client certificate, which this shell cannot show",
+                "go through a proxy that shows one, or ask its operator for another way in: docs/tls.md",
+            )
+        case "WRONG_VERSION_NUMBER" | "HTTP_REQUEST" | "RECORD_LAYER_FAILURE":
+            return ServerError(f"`{where}` speaks no TLS", "is its port right? plain http is for loopback alone")
+        case reason:
+            return ServerError(f"`{where}` does not speak TLS as it should: {theirs(reason or error)}")
 
 
 def _reason(error: BaseException) -> str:
     """Return the operating system's word for it, else the library's."""
-    said = [_strerror(cause) for cause in _causes(error) if isinstance(cause, OSError) and cause.strerror]
+    causes = (cause for cause in _causes(error) if not isinstance(cause, _WANTS_MORE))
+    said = [_strerror(cause) for cause in causes if isinstance(cause, OSError) and cause.strerror]
     return theirs(said[-1] if said else error).lower() or "no reason was given"
 
 

@@ -19,6 +19,7 @@ from mcp import Client
 from guideway.interpreter.drivers.memory import Behaviour
 from guideway.server.app import serve_http
 from guideway.server.config import exposure
+from guideway.server.oauth.refusal_log import MOST
 from guideway.server.sections import ENDPOINT, ServerSection
 from guideway.server.tool import TOOL_NAME
 from tests.server.world import Era, World
@@ -82,6 +83,21 @@ async def test_host_and_origin_are_checked(world: World, era: Era, subtests: pyt
                 response = await post(url, OPENINGS[era], **headers)
                 assert response.status_code == status
                 assert ("guideway" in response.text) == (status == 200)
+
+
+async def test_what_is_turned_away_for_its_address_is_logged_and_cannot_fill_the_log(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    async with world.serving() as url:
+        for _ in range(20):
+            await post(url, DISCOVER, Host="evil.example")
+        await post(url, DISCOVER, Origin="http://evil.example")
+    said = [record.getMessage() for record in caplog.records if "evil" in record.getMessage()]
+    why = "header is none that is known here: see `url` of [server]"
+    assert said[0] == f"refused a request from 127.0.0.1, `evil.example`: its Host {why}"
+    assert said[-1] == f"refused a request from 127.0.0.1, `http://evil.example`: its Origin {why}"
+    assert len(said) == MOST + 1
 
 
 @eras

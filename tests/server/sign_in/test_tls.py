@@ -1,5 +1,6 @@
 """Signing in and running over TLS: whom a shell trusts, and what it says of whom it does not."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,7 +49,35 @@ def test_a_certificate_that_nobody_trusts_is_said_to_be(secure: Place, shell: Sh
 def test_plain_http_to_a_port_with_tls_is_said_to_be_wrong(secure: Place, shell: Shell) -> None:
     ran = shell.run("login", secure.url.replace("https", "http"))
     assert ran.returncode == 4
-    assert ran.stderr.startswith("error: ")
+    assert ran.stderr.startswith(f"error: the connection to `{secure.url[8:-4]}` broke: ")
+    assert ran.stderr.endswith("  help: does it speak TLS there? then its URL begins with https\n")
+
+
+def test_https_to_a_port_without_tls_is_said_to_be_wrong(place: Place, shell: Shell) -> None:
+    ran = shell.run("login", place.url.replace("http", "https"))
+    assert ran.returncode == 4
+    assert ran.stderr.startswith(f"error: `{place.url[7:-4]}` speaks no TLS\n  help: is its port right?"), ran.stderr
+
+
+def test_a_server_that_wants_a_client_certificate_is_said_to(
+    shell: Shell, authority: Authority, tmp_path: Path
+) -> None:
+    pair = authority.server("strict")
+    keys = f'certificate = "{pair.certificate}"\nkey = "{pair.key}"\nclient_ca = "{authority.file}"\n'
+    (tmp_path / "guideway.toml").write_text(f"[server.tls]\n{keys}")
+    server = Shell(tmp_path)
+    with server.start("serve", "--http", "127.0.0.1:0", "--json") as process:
+        assert process.stdout is not None
+        said = ""
+        while "}" not in said:
+            said += process.stdout.readline()
+        url = json.loads(said)["url"]
+        ran = shell.run("login", url, "--ca-file", str(authority.file))
+        process.terminate()
+    assert ran.returncode == 4
+    assert url[8:-4] in ran.stderr
+    assert "client certificate" in ran.stderr
+    assert "no such file" not in ran.stderr
 
 
 @pytest.mark.parametrize("content", [None, "", "nothing of the kind", "-----BEGIN CERTIFICATE-----\n"])
