@@ -1,7 +1,8 @@
 """Many reads in one program: 500 over 50 hosts that each take 20 ms, against what so many at once allow.
 
 In turns over the hosts, and host by host, where ten reads of one wait for each other. Beside them the same with nothing
-begun ahead; what one PING costs by itself, in a small inventory and in one of 10,000 services; and how long a
+begun ahead; what one PING costs by itself, in a small inventory, in one of 10,000 services and in one with patterns
+of names; and how long a
 configuration of 10,000 services takes to load, against what `tomllib` alone takes for the file.
 """
 
@@ -16,9 +17,11 @@ from time import perf_counter, thread_time
 import anyio
 
 from bench import Figure
+from guideway.dsl.patterns import read_pattern
 from guideway.dsl.scopes import PROGRAM_SCOPES
 from guideway.interpreter.drivers.base import Echo
 from guideway.interpreter.drivers.memory import MemoryDriver
+from guideway.interpreter.fleet import HostPattern
 from guideway.interpreter.inventory import Host, Inventory
 from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.principal import Principal
@@ -32,6 +35,7 @@ READS, HOSTS, SECONDS = 500, 50, 0.02
 MOST = 1.3
 RUNS = 5
 SERVICES = 10_000
+PATTERNS = 50
 CALLER = Principal("bench", PROGRAM_SCOPES)
 
 
@@ -84,13 +88,17 @@ async def seconds_of(pipeline: Pipeline, program: str) -> float:
 
 
 async def calls() -> list[Figure]:
-    """Return what one command costs, with few names and with many."""
+    """Return what one command costs, with few names, with many, and with names that patterns mean."""
     hosts = [Host("api.internal", MemoryProbe())]
     few = Pipeline(Inventory(hosts, [Service("unit-0", MemoryDriver(), risk=HARMLESS)]))
     many = Pipeline(Inventory(hosts, [Service(f"unit-{number}", MemoryDriver()) for number in range(SERVICES)]))
+    patterns = [HostPattern(read_pattern(f"web{number}-*.prod"), _host) for number in range(PATTERNS)]
+    fleet = Pipeline(Inventory(hosts, [Service("unit-0", MemoryDriver(), risk=HARMLESS)], host_patterns=patterns))
     ways: dict[str, Callable[[], Awaitable[object]]] = {
         "one PING, 1 service": lambda: few.run('PING "api.internal"', CALLER),
         f"one PING, {SERVICES:,} services": lambda: many.run('PING "api.internal"', CALLER),
+        f"one PING, {PATTERNS} patterns beside it": lambda: fleet.run('PING "api.internal"', CALLER),
+        f"one PING of a name that one of {PATTERNS} patterns means": lambda: fleet.run('PING "web7-3.prod"', CALLER),
     }
     spent: dict[str, list[float]] = {what: [] for what in ways}
     for number in range(-100, 2_000):
@@ -99,11 +107,17 @@ async def calls() -> list[Figure]:
             await ways[what]()
             if number >= 0:
                 spent[what].append(thread_time() - since)
-    base, large = (median(times) for times in spent.values())
+    base, large, beside, meant = (median(times) for times in spent.values())
     return [
         *(Figure(f"{what}, in process", f"{median(times) * 1e6:.0f} us") for what, times in spent.items()),
         Figure("many services / one", f"{large / base:.2f}", "at most 1.05", large / base <= 1.05),
+        Figure("patterns beside it / none", f"{beside / base:.2f}", "at most 1.05", beside / base <= 1.05),
+        Figure("a name that a pattern means / a name of its own", f"{meant / base:.2f}"),
     ]
+
+
+def _host(name: str, _: tuple[str, ...]) -> Host:
+    return Host(name, MemoryProbe())
 
 
 def loading() -> list[Figure]:

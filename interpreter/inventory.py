@@ -10,7 +10,7 @@ import anyio
 
 from guideway.dsl.ast import Target
 from guideway.dsl.lexer import is_name
-from guideway.dsl.patterns import NamePattern, Spelling, common_name, separators
+from guideway.dsl.patterns import STAR, NamePattern, Spelling, common_name, separators
 from guideway.interpreter.drivers.base import Echo, Fault, Probe, only_faults
 from guideway.interpreter.fleet import HostPattern, ServicePattern
 from guideway.interpreter.results import Reason
@@ -125,17 +125,24 @@ class Inventory:
 
 
 class Patterns(Generic[_Pattern]):
-    """Patterns of one kind, of which at most one means a name. Raises ``ValueError`` where two have one in common."""
+    """Patterns of one kind, of which at most one means a name. Raises ``ValueError`` where two have one in common.
+
+    They are looked up by what a name must begin and end with, so that the many of a large fleet cost what a few do.
+    """
 
     def __init__(self, patterns: Iterable[_Pattern]) -> None:
         self._all: tuple[_Pattern, ...] = tuple(sorted(patterns, key=lambda found: found.pattern.text))
-        self._by_form: dict[str, list[_Pattern]] = {}  # a star stands for none of the separators
+        self._by_ends: dict[tuple[int, int], dict[tuple[str, str], list[_Pattern]]] = {}
+        by_form: dict[str, list[_Pattern]] = {}  # a star stands for none of the separators
         for found in self._all:
-            rivals = self._by_form.setdefault(separators(found.pattern.text), [])
+            rivals = by_form.setdefault(separators(found.pattern.text), [])
             for rival in rivals:
                 if (name := common_name(rival.pattern, found.pattern)) is not None:
                     raise ValueError(f"`{rival.pattern}` and `{found.pattern}` would both mean `{name}`")
             rivals.append(found)
+            begins, _, _ = found.pattern.text.partition(STAR)
+            _, _, ends = found.pattern.text.rpartition(STAR)
+            self._by_ends.setdefault((len(begins), len(ends)), {}).setdefault((begins, ends), []).append(found)
 
     def __iter__(self) -> Iterator[_Pattern]:
         return iter(self._all)
@@ -148,12 +155,11 @@ class Patterns(Generic[_Pattern]):
 
     def find(self, name: str) -> tuple[_Pattern, tuple[str, ...]] | None:
         """Return the pattern that means a name, with what its stars stand for; None where there is none."""
-        if not self._all:
-            return None
-        for found in self._by_form.get(separators(name), ()):
-            stars = found.pattern.match(name)
-            if stars is not None:
-                return found, stars
+        for (begins, ends), patterns in self._by_ends.items():
+            for found in patterns.get((name[:begins], name[len(name) - ends :]), ()):
+                stars = found.pattern.match(name)
+                if stars is not None:
+                    return found, stars
         return None
 
 
