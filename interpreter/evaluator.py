@@ -202,10 +202,10 @@ class Evaluator:
             case IfRunning():
                 return _found(await self._inventory.service(command.target).settled(self._deadline(command)))
             case Restart():
-                service = self._inventory.service(command.target)
                 self._break_off("it was waiting for its turn, and nothing was done to it")
                 async with self._clearance.mutation(command) as waited:
                     self._waited = waited
+                    service = self._inventory.service(command.target)  # only now: what is idle may be given up
                     return _found(await service.restart(self._deadline(command), self._break_off))
             case _:
                 assert_never(command)

@@ -1,4 +1,4 @@
-"""What callers are told where the inventory has patterns: what there is to name, what a star is, a copy of their own."""
+"""What callers are told where the inventory has patterns: what there is to name, what a star is, and their own copy."""
 
 import mcp_types as types
 import pytest
