@@ -9,11 +9,12 @@ import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
 
 from guideway.dsl.ast import Program
-from guideway.dsl.errors import Code
+from guideway.dsl.errors import Code, printable
 from guideway.dsl.printer import format_one_line
 from guideway.dsl.scopes import Scope
 from guideway.interpreter.principal import Principal
@@ -24,6 +25,9 @@ LIFETIME: Final = 300.0
 
 MOST_WORDS: Final = 500
 """Characters of a reason, the caller's or the approver's."""
+
+TICKET_ID: Final = r"^[A-Za-z0-9_-]{24}$"
+"""What a ticket's id looks like (``new_id``)."""
 
 
 class TicketState(StrEnum):
@@ -117,11 +121,14 @@ class Ticket:
     outcome: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return what the caller is told of their own ticket."""
+        """Return what the caller is told of their own ticket; its end is ISO 8601 in UTC, as all times of a report are.
+
+        It is cut, not rounded: nobody is promised a moment that is not there.
+        """
         return {
             "ticket": self.id,
             "state": self.state.value,
-            "expires_at": self.expires_at,
+            "expires_at": datetime.fromtimestamp(int(self.expires_at), UTC).isoformat(timespec="seconds"),
             "causes": [cause.to_json() for cause in self.question.causes],
             "break_glass": self.question.break_glass is not None,
         }
@@ -153,6 +160,11 @@ def new_id() -> str:
 def digest(program: Program) -> str:
     """Return what a tree is bound by: SHA-256 of its canonical text without comments, in hexadecimal."""
     return hashlib.sha256(format_one_line(program).encode()).hexdigest()
+
+
+def one_line(text: str) -> str:
+    """Return what somebody wrote, on one line, printable and bounded."""
+    return printable(" ".join(text.split()))[:MOST_WORDS]
 
 
 def may_see(reader: Principal, ticket: Ticket, now: float) -> bool:

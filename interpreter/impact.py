@@ -5,6 +5,7 @@ without a look at any store. Where something cannot be decided, nothing mutates.
 """
 
 import logging
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -14,9 +15,9 @@ from typing import Any, Final, NoReturn
 
 from guideway.dsl.analysis import Analysis, WorstCase
 from guideway.dsl.ast import Command, Restart
-from guideway.dsl.errors import Code, Diagnostic, Refusal, printable
+from guideway.dsl.errors import Code, Diagnostic, Refusal
 from guideway.dsl.printer import format_one_line
-from guideway.interpreter.approvals import LIFETIME, MOST_WORDS, Binding, Cause, Question, Ticket, Who, digest
+from guideway.interpreter.approvals import LIFETIME, Binding, Cause, Question, Ticket, Who, digest, one_line
 from guideway.interpreter.drivers.base import Fault
 from guideway.interpreter.inventory import Inventory
 from guideway.interpreter.leases import Busy, Leases, Place, ProcessLeases, Waited
@@ -231,7 +232,7 @@ class ImpactGate:
             for step in done:
                 used.update(self._keys(clearance.inventory.service(step.target), tenant))
             try:
-                await records.settle(clearance.run_id, used, outcome)
+                await records.settle(clearance.run_id, used, outcome, time.time())
             except StoreUnavailable as error:  # what was reserved goes on counting: the safe side
                 _log.error("run %s: what it did not do could not be given back: %s", clearance.run_id, error)
 
@@ -283,8 +284,8 @@ class ImpactGate:
             causes=causes + tuple(_closed_cause(each) for each in closed),
             worst_case=worst_case.targets,
             seconds=worst_case.seconds,
-            client_says=_words(asked.client_says),
-            break_glass=_words(asked.break_glass) if closed else None,
+            client_says=None if asked.client_says is None else one_line(asked.client_says),
+            break_glass=one_line(asked.break_glass) if closed and asked.break_glass is not None else None,
         )
         try:
             ticket = await self._records().ask(
@@ -311,7 +312,7 @@ class ImpactGate:
 
     def _allowances(self, candidate: Candidate) -> list[Allowance]:
         """Return the bounds that a program's worst case is measured by; services of one unit count together."""
-        tenant = candidate.caller.tenant
+        tenant, seconds = candidate.caller.tenant, candidate.worst_case.seconds
         times = _mutations(candidate.worst_case)
         found: dict[str, Allowance] = {}
         for name, count in times.items():
@@ -319,11 +320,11 @@ class ImpactGate:
             if service.risk.limits.bounds:
                 key, _ = self._keys(service, tenant)
                 before = found[key].times if key in found else 0
-                found[key] = Allowance(key, name, before + count, service.risk.limits)
+                found[key] = Allowance(key, name, before + count, service.risk.limits, seconds)
         quota = self.rules.bounds.get(tenant, Bounds()).quota
         if quota.bounds:
             key = f"tenant {tenant or ''}"
-            found[key] = Allowance(key, "the tenant's restarts", times.total(), quota)
+            found[key] = Allowance(key, "the tenant's restarts", times.total(), quota, seconds)
         return list(found.values())
 
     async def close(self) -> None:
@@ -371,8 +372,3 @@ def _mutation(step: Step, run_id: str, who: Who) -> Mutation:
     began = datetime.fromisoformat(step.started).timestamp()
     outcome = step.reason.value if step.reason else step.outcome.value
     return Mutation(run_id, step.target, who, began, began + step.seconds, outcome, step.message)
-
-
-def _words(text: str | None) -> str | None:
-    """Return what somebody else wrote, on one line and bounded."""
-    return None if text is None else printable(" ".join(text.split()))[:MOST_WORDS]

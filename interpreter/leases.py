@@ -6,7 +6,7 @@ services in different order never wait for each other.
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -55,6 +55,15 @@ class Leases(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Full:
+    """A place that cannot be had now, and who holds it, where that is known; ``here`` if it is of this process."""
+
+    label: str
+    holder: str | None
+    here: bool = False
+
+
 class ProcessLeases:
     """Leases among the programs of one process. Of those that wait, whoever finds all its places free comes next."""
 
@@ -66,29 +75,46 @@ class ProcessLeases:
     @asynccontextmanager
     async def hold(self, places: Sequence[Place], run_id: str, wait: float) -> AsyncIterator[Waited]:
         """Hold every place, once all are free. Raises ``Busy``."""
-        since = anyio.current_time()
-        waited_for = await self._wait(places, since, wait)
-        self._held.update(place.key for place in places)
-        self._holders.update((place.key, run_id) for place in places)
+        full = self.take(places, run_id)
+        waited = Waited(0.0) if full is None else await self._wait(places, run_id, wait, full)
         try:
-            yield Waited(anyio.current_time() - since if waited_for else 0.0, *(waited_for or (None, None)))
+            yield waited
         finally:
-            self._held.subtract(place.key for place in places)
-            self._held = +self._held
-            freed, self._freed = self._freed, anyio.Event()
-            freed.set()
+            self.give_back(places)
 
-    async def _wait(self, places: Sequence[Place], since: float, wait: float) -> tuple[str, str | None] | None:
-        waited_for: tuple[str, str | None] | None = None
+    async def _wait(self, places: Sequence[Place], run_id: str, wait: float, full: Full) -> Waited:
+        since = anyio.current_time()
         with anyio.CancelScope(deadline=since + wait):
-            while (full := self._full(places)) is not None:
-                waited_for = full.label, self._holders.get(full.key)
-                await self._freed.wait()
-            return waited_for
-        raise Busy(Waited(anyio.current_time() - since, *(waited_for or (None, None))))
+            while True:
+                await self.freed()
+                found = self.take(places, run_id)
+                if found is None:
+                    return Waited(anyio.current_time() - since, full.label, full.holder)
+                full = found
+        raise Busy(Waited(anyio.current_time() - since, full.label, full.holder))
 
-    def _full(self, places: Iterable[Place]) -> Place | None:
-        return next((place for place in places if self._held[place.key] >= place.at_once), None)
+    def take(self, places: Sequence[Place], run_id: str) -> Full | None:
+        """Take every place, or say which one is full: then none was taken."""
+        for place in places:
+            if self._held[place.key] >= place.at_once:
+                return Full(place.label, self._holders.get(place.key), here=True)
+        for place in places:
+            self._held[place.key] += 1
+            self._holders[place.key] = run_id
+        return None
+
+    def give_back(self, places: Sequence[Place]) -> None:
+        """Give back what was taken, and wake all that wait."""
+        for place in places:
+            self._held[place.key] -= 1
+            if not self._held[place.key]:
+                del self._held[place.key], self._holders[place.key]
+        freed, self._freed = self._freed, anyio.Event()
+        freed.set()
+
+    async def freed(self) -> None:
+        """Wait until something is given back."""
+        await self._freed.wait()
 
     async def close(self) -> None:
         """Nothing is held open."""

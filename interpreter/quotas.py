@@ -14,12 +14,16 @@ HOUR, DAY = 3_600.0, 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """Uses of one thing that a program may make at most: ``key`` is what is counted, ``label`` its name in messages."""
+    """Uses of one thing that a program may make at most: ``key`` is what is counted, ``label`` its name in messages.
+
+    ``seconds`` is how long the program may take: what it reserved counts as made when it ends, by then at the latest.
+    """
 
     key: str
     label: str
     times: int
     quota: Quota
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ revive what had expired.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from guideway.dsl.errors import Code
 from guideway.interpreter.approvals import Binding, Question, Ticket, TicketState, Who
@@ -43,9 +43,10 @@ class Records(Protocol):
     """Tickets, uses of quotas, and the history of mutations. What is awaited may raise ``StoreUnavailable``."""
 
     async def ask(self, question: Question, now: float, *, lifetime: float, most_open: int) -> Ticket:
-        """Return a pending ticket for a question: the open one of the same binding where there is one, else a new one.
+        """Return the open ticket for a question, pending or approved: that of the same binding, else a new one.
 
-        Raises ``TooManyOpen`` where the caller has ``most_open`` already.
+        One that breaks a freeze and one that does not are two. Raises ``TooManyOpen`` where the caller has
+        ``most_open`` already.
         """
         ...
 
@@ -80,8 +81,8 @@ class Records(Protocol):
         """Reserve what a run may do. Returns what would be gone beyond: then nothing was reserved."""
         ...
 
-    async def settle(self, run_id: str, used: Mapping[str, int], outcome: str) -> None:
-        """Give back what a run reserved and did not do; ``used`` counts by the allowances' keys.
+    async def settle(self, run_id: str, used: Mapping[str, int], outcome: str, now: float) -> None:
+        """Give back what a run reserved and did not do; ``used`` counts by the allowances' keys, as made now.
 
         Where a ticket let it run, ``outcome`` is noted there.
         """
@@ -97,4 +98,31 @@ class Records(Protocol):
 
     async def close(self) -> None:
         """Give back what is held open."""
+        ...
+
+
+class Sessions(Protocol):
+    """What the approval page keeps of its visitors. What is awaited may raise ``StoreUnavailable``.
+
+    ``id_hash`` is a digest of what the visitor holds, so that the store gives nobody a session; ``content`` is JSON.
+    """
+
+    async def put(self, id_hash: str, content: Mapping[str, Any], expires_at: float) -> None:
+        """Keep a session, or what is new of it."""
+        ...
+
+    async def get(self, id_hash: str, now: float) -> dict[str, Any] | None:
+        """Return a session's content, None where there is none or its time is over."""
+        ...
+
+    async def take(self, id_hash: str, now: float) -> dict[str, Any] | None:
+        """Return a session's content and forget it: of several at once, one gets it."""
+        ...
+
+    async def delete(self, id_hash: str) -> None:
+        """Forget a session."""
+        ...
+
+    async def prune(self, now: float) -> None:
+        """Forget each session whose time is over."""
         ...

@@ -32,5 +32,10 @@ def test_what_runs_programs_loads_neither_lark_nor_the_published_grammar(module:
     assert not {name for name in loaded if name.startswith(("lark", "guideway.grammar", "guideway.server"))}
 
 
+@pytest.mark.parametrize("module", ["guideway.interpreter.pipeline", "guideway.interpreter.store"])
+def test_no_database_is_loaded_before_a_store_is_used(module: str) -> None:
+    assert not {name for name in loaded_by(f"import {module}") if name.startswith(("sqlalchemy", "sqlite3", "psycopg"))}
+
+
 def test_asking_for_no_grammar_loads_none() -> None:
     assert "lark" not in loaded_by("import guideway.grammar")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.interpreter.virtual_time import run
 from tests.interpreter.worlds import OPERATOR
 
-from guideway.interpreter.drivers.base import Observation, Phase
+from guideway.interpreter.drivers.base import Phase
 from guideway.interpreter.drivers.memory import MemoryDriver
 from guideway.interpreter.impact import ImpactGate, Rules
 from guideway.interpreter.inventory import Inventory
@@ -29,13 +29,13 @@ class Counting(MemoryDriver):
         super().__init__(stop_seconds=1, start_seconds=1)
         self.inside, self.group, self.most = 0, group, most
 
-    async def restart(self, enter: Callable[[Phase], None], end: float) -> Observation | None:
+    async def restart(self, enter: Callable[[Phase], None], end: float) -> None:
         assert self.inside == 0
         self.inside += 1
         self.group.append(1)
         assert len(self.group) <= self.most
         try:
-            return await super().restart(enter, end)
+            await super().restart(enter, end)
         finally:
             self.inside -= 1
             self.group.pop()

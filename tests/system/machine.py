@@ -28,7 +28,7 @@ def need(what: str, programs: Mapping[str, str], *, root: bool = True) -> None:
     """
     packages = tuple(sorted({package for name, package in programs.items() if program(name) is None}))
     if packages and in_ci() and os.geteuid() == 0:
-        _install(packages)
+        install(*packages)
     lacks = ["root"] if root and os.geteuid() != 0 else []
     lacks += [f"{name} (apt-get install {package})" for name, package in programs.items() if program(name) is None]
     if lacks:
@@ -36,7 +36,7 @@ def need(what: str, programs: Mapping[str, str], *, root: bool = True) -> None:
 
 
 @cache
-def _install(packages: tuple[str, ...]) -> None:
+def install(*packages: str) -> None:
     """Install packages; the list of what there is may be old, or missing, so that it is fetched where that failed."""
     install = ["install", "-qy", "--no-install-recommends", *packages]
     if _apt(*install).returncode != 0:

@@ -72,7 +72,7 @@ class RecordsInMemory:
         del run_id, allowances, now
         return []
 
-    async def settle(self, run_id: str, used: Mapping[str, int], outcome: str) -> None:
+    async def settle(self, run_id: str, used: Mapping[str, int], outcome: str, now: float) -> None:
         del used
         for ticket in list(self.kept.values()):
             if ticket.run_id == run_id:

@@ -1,0 +1,29 @@
+"""All that can be asked of an open database, in one place: loaded with the database, by the first call."""
+
+from guideway.interpreter.store import mutations, outbox, places, sessions, tickets, uses
+
+
+class Calls:
+    """The functions of the modules, each of which takes its transaction first."""
+
+    ask = staticmethod(tickets.ask)
+    find = staticmethod(tickets.find)
+    newest = staticmethod(tickets.newest)
+    decide = staticmethod(tickets.decide)
+    use = staticmethod(tickets.use)
+    reserve = staticmethod(uses.reserve)
+    settle = staticmethod(uses.settle)
+    keep_mutations = staticmethod(mutations.keep)
+    last_mutations = staticmethod(mutations.last)
+    put_event = staticmethod(outbox.put)
+    claim_notices = staticmethod(outbox.claim)
+    undelivered_notices = staticmethod(outbox.undelivered)
+    forget_notice = staticmethod(outbox.forget)
+    put_off_notice = staticmethod(outbox.put_off)
+    put_session = staticmethod(sessions.put)
+    get_session = staticmethod(sessions.get)
+    delete_session = staticmethod(sessions.delete)
+    prune_sessions = staticmethod(sessions.prune)
+    take_places = staticmethod(places.take)
+    renew_places = staticmethod(places.renew)
+    give_places_back = staticmethod(places.give_back)

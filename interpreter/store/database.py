@@ -1,0 +1,196 @@
+"""The database under the store: how it is opened, what a transaction there is, and how its errors are told.
+
+A transaction that writes has the store to itself, in SQLite by ``BEGIN IMMEDIATE`` and in PostgreSQL by one advisory
+lock. They take milliseconds and happen where people decide or services restart, so that nothing is gained by less; and
+with one lock nothing can deadlock, and both databases decide alike.
+"""
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from guideway.interpreter.extras import install
+from guideway.interpreter.records import StoreUnavailable
+from guideway.interpreter.store.folder import private_file, private_folder
+from guideway.interpreter.store.tables import METADATA, SCHEMA_VERSION, STORE
+
+FILE: Final = "guideway.sqlite3"
+BUSY_SECONDS: Final = 10
+"""How long a transaction waits for others, and how long one may keep others waiting."""
+
+_LOCK: Final = 0x6775_6964_6577_6179  # any number that nobody else takes: "guideway"
+_WRITES: Final = "guideway_writes"
+
+Begin = Callable[[sa.Connection], None]
+
+
+class Database:
+    """An open database of the schema that this release knows. ``place`` names it to operators."""
+
+    def __init__(self, engine: sa.Engine, place: str) -> None:
+        self._engine = engine
+        self.place = place
+        try:
+            self._require_schema()
+        except BaseException:
+            engine.dispose()
+            raise
+
+    @property
+    def one_writer(self) -> bool:
+        """Whether a second writer of this process would only wait, with a thread in its hand."""
+        return self._engine.dialect.name == "sqlite"
+
+    @contextmanager
+    def read(self) -> Iterator[sa.Connection]:
+        """Give a transaction that reads. Raises ``StoreUnavailable``."""
+        with told(self.place), self._engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[sa.Connection]:
+        """Give a transaction that has the store to itself. Raises ``StoreUnavailable``."""
+        with (
+            told(self.place),
+            self._engine.connect() as plain,
+            plain.execution_options(**{_WRITES: True}) as connection,
+            connection.begin(),
+        ):
+            yield connection
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._engine.dispose()
+
+    def _require_schema(self) -> None:
+        with self.read() as connection:
+            found = _version(connection)
+        if found is None:
+            with self.write() as connection:
+                found = _version(connection)  # another process may have come first
+                if found is None:
+                    METADATA.create_all(connection)
+                    connection.execute(STORE.insert().values(id=1, schema_version=SCHEMA_VERSION, seen=0.0))
+                    return
+        if found > SCHEMA_VERSION:
+            raise StoreUnavailable(
+                f"{self.place} has schema version {found}, and this release knows {SCHEMA_VERSION}: "
+                "run the newer release, or name another store"
+            )
+        if found < SCHEMA_VERSION:  # migrations begin here
+            raise StoreUnavailable(f"{self.place} has schema version {found}, from before this release")
+
+
+def _version(connection: sa.Connection) -> int | None:
+    if not sa.inspect(connection).has_table(STORE.name):
+        return None
+    return connection.scalar(sa.select(STORE.c.schema_version))
+
+
+def open_sqlite(folder: Path) -> Database:
+    """Open the database in a folder, and make both where they are missing. Raises ``StoreUnavailable``."""
+    path = private_file(private_folder(folder) / FILE)
+    url = sa.URL.create("sqlite", database=str(path))
+    engine = sa.create_engine(url, connect_args={"timeout": BUSY_SECONDS}, hide_parameters=True)
+    place = f"the store `{path}`"
+    opened = _identity(path)
+
+    def prepare(connection: Any, _record: object) -> None:
+        connection.isolation_level = None  # transactions are begun below, and by nobody else
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+
+    def begin(connection: sa.Connection) -> None:
+        if _identity(path) != opened:  # what is written to the old one nobody would find
+            raise StoreUnavailable(f"{place} was exchanged or removed under this process: restart it")
+        writes = connection.get_execution_options().get(_WRITES, False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    sa.event.listen(engine, "connect", prepare)
+    sa.event.listen(engine, "begin", begin)
+    # Of two that make a database at once, SQLite tells one that it is locked, whatever the time it would wait.
+    with told(place), _alone(path.with_name("opening.lock")):
+        return Database(engine, place)
+
+
+def open_postgresql(url: str) -> Database:
+    """Open a PostgreSQL database. Raises ``StoreUnavailable``."""
+    try:
+        parsed = sa.make_url(url)
+    except (sa.exc.ArgumentError, ValueError):
+        raise StoreUnavailable("the store's URL is none: postgresql://USER:PASSWORD@HOST/DATABASE") from None
+    if parsed.drivername not in ("postgresql", "postgres"):
+        raise StoreUnavailable(f"a store at `{parsed.drivername}:` is not supported: use postgresql://…, or a folder")
+    place = f"the store {parsed.render_as_string(hide_password=True)}"
+    try:
+        engine = sa.create_engine(
+            parsed.set(drivername="postgresql+psycopg"),
+            connect_args={"connect_timeout": BUSY_SECONDS, "tcp_user_timeout": BUSY_SECONDS * 1000},
+            isolation_level="READ COMMITTED",
+            pool_pre_ping=True,
+            hide_parameters=True,
+        )
+    except ImportError:
+        raise StoreUnavailable(f"{place} needs the package psycopg: {install('postgres')}") from None
+    wait = BUSY_SECONDS * 1000
+    bounds = (
+        f"SET LOCAL statement_timeout = {wait}; SET LOCAL lock_timeout = {wait};"
+        f"SET LOCAL idle_in_transaction_session_timeout = {wait}; SET LOCAL synchronous_commit = on"
+    )
+
+    def begin(connection: sa.Connection) -> None:
+        connection.exec_driver_sql(bounds)
+        if connection.get_execution_options().get(_WRITES, False):
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
+
+    sa.event.listen(engine, "begin", begin)
+    return Database(engine, place)
+
+
+@contextmanager
+def told(place: str) -> Iterator[None]:
+    """Raise ``StoreUnavailable``, in words for operators, for whatever a database can raise."""
+    try:
+        yield
+    except sa.exc.DBAPIError as error:
+        raise StoreUnavailable(_words(place, " ".join(str(error.orig).split()))) from error
+    except sa.exc.SQLAlchemyError as error:
+        raise StoreUnavailable(f"{place} cannot be used: {' '.join(str(error).split())}") from error
+    except OSError as error:
+        raise StoreUnavailable(f"{place} cannot be used: {error.strerror or type(error).__name__}") from error
+    except (ValueError, LookupError) as error:
+        raise StoreUnavailable(f"{place} holds a row that cannot be read, or was asked to: {error!r}") from error
+
+
+def _words(place: str, message: str) -> str:
+    for mark, meaning in (
+        ("file is not a database", "is no database: name another folder, or restore it"),
+        ("malformed", "is damaged: restore it, or move it away and every open ticket with it"),
+        ("readonly", "can only be read: look at its owner, its mode and how it is mounted"),
+        ("disk is full", "cannot be written: the disk is full"),
+        ("database is locked", f"was held by another process for {BUSY_SECONDS} s"),
+        ("lock timeout", f"was held by another process for {BUSY_SECONDS} s"),
+    ):
+        if mark in message:
+            return f"{place} {meaning} ({message})"
+    return f"{place} cannot be used: {message}"
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)  # at each transaction: half the time
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    with private_file(path).open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,177 @@
+"""The store as the gate, the approval page and the webhooks see it; opened by the first of them that needs it.
+
+This module loads no database: what does is loaded by the first call, in its thread.
+"""
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from anyio import to_thread
+
+from guideway.dsl.errors import Code
+from guideway.interpreter.approvals import Binding, Question, Ticket, TicketState, Who, one_line
+from guideway.interpreter.notices import Notice, Undelivered
+from guideway.interpreter.quotas import Allowance, Overrun
+from guideway.interpreter.records import Mutation
+from guideway.interpreter.store.opened import Opened
+from guideway.interpreter.store.soon import Soon
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from guideway.interpreter.store.calls import Calls
+    from guideway.interpreter.store.database import Database
+    from guideway.interpreter.store.work import Webhooks, Work
+
+Kept = tuple[str | None, Mutation] | Mapping[str, Any]  # a mutation with its tenant, or an event
+
+
+class Store:
+    """Tickets, uses and history (``Records``), with the notices that wait (``outbox``) and the page's ``sessions``.
+
+    One for a process. ``writers`` is how many of its threads may write at once.
+    """
+
+    def __init__(self, open_database: "Callable[[], Database]", *, writers: int, webhooks: "Webhooks") -> None:
+        self.opened = Opened(open_database, writers=writers, webhooks=webhooks)
+        self._soon: Soon[Kept] = Soon("mutations and notices", self._keep)
+        self.outbox = StoredOutbox(self.opened, self._soon)
+        self.sessions = StoredSessions(self.opened)
+
+    async def ask(self, question: Question, now: float, *, lifetime: float, most_open: int) -> Ticket:
+        """Return the open ticket of a question's binding, or a new one. Raises ``TooManyOpen``."""
+        return await self.opened.write(lambda calls, work: calls.ask(work, question, lifetime, most_open), now)
+
+    async def ticket(self, ticket_id: str, now: float) -> Ticket | None:
+        """Return a ticket as it is now."""
+        return await self.opened.read(lambda calls, connection, _: calls.find(connection, ticket_id), now)
+
+    async def tickets(
+        self, tenant: str | None, now: float, *, states: Collection[TicketState] = (), most: int = 50
+    ) -> list[Ticket]:
+        """Return a tenant's tickets, the newest first."""
+        return await self.opened.read(lambda calls, connection, _: calls.newest(connection, tenant, states, most), now)
+
+    async def decide(self, ticket_id: str, *, approve: bool, by: Who, reason: str, now: float) -> Ticket:
+        """Approve or refuse a pending ticket. Raises ``Undecidable``."""
+        words = one_line(reason)
+        return await self.opened.write(
+            lambda calls, work: calls.decide(work, ticket_id, by, words, approve=approve), now
+        )
+
+    async def use(
+        self, ticket_id: str, binding: Binding, run_id: str, allowances: Sequence[Allowance], now: float
+    ) -> Ticket | tuple[Code, str]:
+        """Use an approved ticket up for a run, once, or say why it does not let it."""
+        return await self.opened.write(lambda calls, work: calls.use(work, ticket_id, binding, run_id, allowances), now)
+
+    async def reserve(self, run_id: str, allowances: Sequence[Allowance], now: float) -> list[Overrun]:
+        """Reserve what a run may do, or return what would be gone beyond."""
+        return await self.opened.write(lambda calls, work: calls.reserve(work, run_id, allowances), now)
+
+    async def settle(self, run_id: str, used: Mapping[str, int], outcome: str, now: float) -> None:
+        """Give back what a run reserved and did not do."""
+        await self.opened.write(lambda calls, work: calls.settle(work, run_id, used, outcome), now)
+
+    def note(self, mutations: Sequence[tuple[str | None, Mutation]]) -> None:
+        """Keep mutations soon."""
+        self._soon.put(mutations)
+
+    async def history(self, tenant: str | None, services: Collection[str], *, most: int = 5) -> list[Mutation]:
+        """Return the last mutations of each service, the newest first."""
+        if self._soon.pending:
+            await to_thread.run_sync(self._soon.flush)
+        return await self.opened.look(
+            lambda calls, connection: calls.last_mutations(connection, tenant, services, most)
+        )
+
+    async def close(self) -> None:
+        """Keep what waits to be kept, and let go of the database."""
+        with anyio.CancelScope(shield=True):
+            await to_thread.run_sync(self._soon.close)
+        await self.opened.close()
+
+    def _keep(self, kept: Sequence[Kept]) -> None:
+        mutations = [each for each in kept if isinstance(each, tuple)]
+        events = [each for each in kept if not isinstance(each, tuple)]
+
+        def keep(calls: "type[Calls]", connection: "sa.Connection") -> None:
+            calls.keep_mutations(connection, mutations)
+            for event in events:
+                calls.put_event(connection, self.opened.webhooks, event, time.time())
+
+        self.opened.change_here(keep)
+
+
+class StoredOutbox:
+    """The notices that wait (``Outbox``)."""
+
+    def __init__(self, opened: Opened, soon: Soon[Kept]) -> None:
+        self._opened = opened
+        self._soon = soon
+
+    def enqueue(self, event: Mapping[str, Any]) -> None:
+        """Keep an event for each webhook that wants its kind, soon."""
+        self._soon.put([event])
+
+    async def claim(self, now: float, most: int, webhook: str) -> list[Notice]:
+        """Return a webhook's notices that are due, and nobody else's for a time."""
+        return await self._opened.write(
+            lambda calls, work: calls.claim_notices(work.connection, work.now, most, webhook), now
+        )
+
+    async def undelivered(self, most: int) -> list[Undelivered]:
+        """Return what could not be delivered, and what waits after a failure, the newest first."""
+        if self._soon.pending:
+            await to_thread.run_sync(self._soon.flush)
+        return await self._opened.look(lambda calls, connection: calls.undelivered_notices(connection, most))
+
+    async def done(self, notice_id: str) -> None:
+        """Forget a notice that was delivered."""
+        await self._opened.change(lambda calls, connection: calls.forget_notice(connection, notice_id))
+
+    async def again(self, notice_id: str, at: float, error: str) -> None:
+        """Give a notice back, to be tried again at a time."""
+        await self._put_off(notice_id, at, error)
+
+    async def give_up(self, notice_id: str, error: str) -> None:
+        """Keep a notice that cannot be delivered as a record."""
+        await self._put_off(notice_id, None, error)
+
+    async def _put_off(self, notice_id: str, at: float | None, error: str) -> None:
+        await self._opened.change(lambda calls, connection: calls.put_off_notice(connection, notice_id, at, error))
+
+
+class StoredSessions:
+    """The approval page's sessions (``Sessions``)."""
+
+    def __init__(self, opened: Opened) -> None:
+        self._opened = opened
+
+    async def put(self, id_hash: str, content: Mapping[str, Any], expires_at: float) -> None:
+        """Keep a session, or what is new of it."""
+        await self._opened.change(lambda calls, connection: calls.put_session(connection, id_hash, content, expires_at))
+
+    async def get(self, id_hash: str, now: float) -> dict[str, Any] | None:
+        """Return a session's content, None where there is none or its time is over."""
+        return await self._opened.read(lambda calls, connection, at: calls.get_session(connection, id_hash, at), now)
+
+    async def take(self, id_hash: str, now: float) -> dict[str, Any] | None:
+        """Return a session's content and forget it."""
+
+        def take(calls: "type[Calls]", work: "Work") -> dict[str, Any] | None:
+            content = calls.get_session(work.connection, id_hash, work.now)
+            calls.delete_session(work.connection, id_hash)
+            return content
+
+        return await self._opened.write(take, now)
+
+    async def delete(self, id_hash: str) -> None:
+        """Forget a session."""
+        await self._opened.change(lambda calls, connection: calls.delete_session(connection, id_hash))
+
+    async def prune(self, now: float) -> None:
+        """Forget each session whose time is over."""
+        await self._opened.write(lambda calls, work: calls.prune_sessions(work.connection, work.now), now)
