@@ -14,6 +14,7 @@ import pytest
 
 from guideway.dsl import analyze, parse
 from guideway.dsl.ast import Target
+from guideway.dsl.patterns import read_pattern
 from guideway.dsl.scopes import PROGRAM_SCOPES
 from guideway.grammar import Engine, GrammarCopy, Layout, Shape, Wrap, copy_for, published_grammar, request_for
 from guideway.grammar.dialects.gbnf import print_grammar as print_gbnf
@@ -106,6 +107,19 @@ def test_the_largest_regular_expression_compiles() -> None:
     assert copy.shape.nesting >= 2
     for compiled in (_by_llguidance, _by_xgrammar):
         assert _takes(compiled(copy), 'TRY { IF_RUNNING "a" THEN { PING "db" } } CATCH { RESTART "a" }')
+
+
+@pytest.mark.parametrize("compiled", [_by_llguidance, _by_xgrammar])
+def test_a_regular_expression_with_patterns_of_names(compiled: Callable[[GrammarCopy], Matcher]) -> None:
+    pattern = read_pattern("web-*.prod").replace(but=frozenset({"web-1.prod"}))
+    copy = copy_for(PROGRAM_SCOPES, "regex", names={Target.HOST: (pattern, "db")}, shape=Shape(0, 1))
+    matcher = compiled(copy)
+    for name, is_meant in (
+        *(("db", True), ("web-2.prod", True), ("web-11.prod", True), (f"web-{'a' * 63}.prod", True)),
+        *(("web-1.prod", False), ("web-.prod", False), (f"web-{'a' * 64}.prod", False), ("web-1.2.prod", False)),
+    ):
+        text = f'PING "{name}"'
+        assert _takes(matcher, text) == (re.fullmatch(copy.text, text) is not None) == is_meant, name
 
 
 # As a JSON Schema
