@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from guideway.dsl.parser import Limits
@@ -9,6 +10,7 @@ from guideway.interpreter.drivers.base import DriverOptions, Probe, ServiceDrive
 from guideway.interpreter.drivers.nowhere import Nowhere
 from guideway.interpreter.drivers.ways import SocketOptions
 from guideway.interpreter.fleet import Fleet, HostPattern, ServicePattern
+from guideway.interpreter.impact import ImpactGate
 from guideway.interpreter.inventory import Host, Inventory
 from guideway.interpreter.pipeline import Deadlines, Pipeline
 from guideway.interpreter.principal import Principal
@@ -16,8 +18,9 @@ from guideway.interpreter.service import Service
 from guideway.server.config import Config
 from guideway.server.config_errors import ConfigError, Problem
 from guideway.server.config_file import FILE_NAME
-from guideway.server.entries import Entries, HostPatternEntry, ServicePatternEntry
+from guideway.server.entries import Entries, HostPatternEntry, ServiceEntry, ServicePatternEntry
 from guideway.server.oauth.access import Access
+from guideway.server.policy import Policy
 from guideway.server.sections import DEVELOPMENT, IssuerSection, ServiceSection
 from guideway.server.ssh_ways import SshWays
 
@@ -29,11 +32,12 @@ def build(config: Config) -> Pipeline:
     """Return the pipeline of a configuration. Whoever asks for it closes its inventory."""
     limits, deadlines = config.limits, config.deadlines
     ways = SshWays(config.ssh, config.ssh_patterns.values())
-    fleet = Fleet()
-    shared = _Made(config.shared, ways, fleet)
+    policy, fleet = Policy(config), Fleet()
+    shared = _Made(config.shared, _Maker(None, policy, ways, fleet))
+    tenants = {tenant: _Made(own, _Maker(tenant, policy, ways, fleet)) for tenant, own in config.own.items()}
     return Pipeline(
         shared.inventory(),
-        tenants={tenant: shared.inventory(_Made(own, ways, fleet)) for tenant, own in config.own.items()},
+        tenants={tenant: shared.inventory(own) for tenant, own in tenants.items()},
         limits=Limits(bytes=limits.bytes, nesting=limits.nesting, commands=limits.commands),
         deadlines=Deadlines(
             ping=deadlines.ping,
@@ -43,22 +47,20 @@ def build(config: Config) -> Pipeline:
             pipeline=deadlines.pipeline,
         ),
         reads_at_once=limits.reads_at_once,
+        gate=ImpactGate(policy.rules()),
     )
 
 
 class _Made:
     """What the entries of one owner come to. An inventory is made of one, or of the shared one and a tenant's."""
 
-    def __init__(self, entries: Entries, ways: SshWays, fleet: Fleet) -> None:
+    def __init__(self, entries: Entries, maker: "_Maker") -> None:
         self.hosts = [
             Host(name, entry.probe.build(), entry.common.ping_seconds) for name, entry in entries.hosts.items()
         ]
-        self.services = [
-            _service(name, _driver(entry.driver, ways), entry.health.build() if entry.health else None, entry.common)
-            for name, entry in entries.services.items()
-        ]
+        self.services = [maker.service(name, entry) for name, entry in entries.services.items()]
         self.host_patterns = [_host_pattern(entry) for entry in entries.host_patterns.values()]
-        self.service_patterns = [_service_pattern(entry, ways, fleet) for entry in entries.service_patterns.values()]
+        self.service_patterns = [maker.service_pattern(entry) for entry in entries.service_patterns.values()]
 
     def inventory(self, *own: "_Made") -> Inventory:
         """Return an inventory of all that was made of these."""
@@ -71,17 +73,64 @@ class _Made:
         )
 
 
-def _service(name: str, driver: ServiceDriver, health: Probe | None, common: ServiceSection) -> Service:
-    return Service(
-        name,
-        driver,
-        health=health,
-        restartable=common.restartable,
-        settle=common.settle_seconds,
-        health_seconds=common.health_seconds,
-        deadline=common.restart_seconds,
-        risk=common.risk(),
-    )
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    """Makes the services of one owner, None for what is shared."""
+
+    tenant: str | None
+    policy: Policy
+    ways: SshWays
+    fleet: Fleet
+
+    def service(self, name: str, entry: ServiceEntry) -> Service:
+        """Return a service that has an entry by its name."""
+        unit = self.policy.unit(self.tenant, name, entry.driver)
+        health = entry.health.build() if entry.health else None
+        return self._service(name, unit, _driver(entry.driver, self.ways), health, entry.common)
+
+    def service_pattern(self, entry: ServicePatternEntry) -> ServicePattern:
+        """Return what makes the services of a pattern."""
+
+        def make(name: str, stars: tuple[str, ...]) -> Service:
+            health: Probe | None = None
+            unit = f"{self.tenant or ''}/{name}"
+            try:
+                options = entry.driver.fill(name, stars)
+                unit = self.policy.unit(self.tenant, name, options)
+                self.policy.require_alike(unit, name, entry.common, entry.pattern.text)
+                driver = _driver(options, self.ways)
+                if entry.health is not None:
+                    health = entry.health.fill(name, stars).build()
+            except ValueError as error:
+                driver = Nowhere(f"`{entry.pattern}` cannot mean this name: {error}")
+            return self._service(name, unit, driver, health, entry.common, pattern=entry.pattern.text)
+
+        common = entry.common
+        return ServicePattern(entry.pattern, make, self.fleet, common.restartable, common.restart_seconds)
+
+    def _service(
+        self,
+        name: str,
+        unit: str,
+        driver: ServiceDriver,
+        health: Probe | None,
+        common: ServiceSection,
+        *,
+        pattern: str | None = None,
+    ) -> Service:
+        return Service(
+            name,
+            driver,
+            health=health,
+            restartable=common.restartable,
+            settle=common.settle_seconds,
+            health_seconds=common.health_seconds,
+            deadline=common.restart_seconds,
+            risk=common.risk(),
+            calendar=self.policy.calendar(name, common, pattern),
+            group=common.group,
+            key=unit,
+        )
 
 
 def _host_pattern(entry: HostPatternEntry) -> HostPattern:
@@ -93,21 +142,6 @@ def _host_pattern(entry: HostPatternEntry) -> HostPattern:
         return Host(name, probe, entry.common.ping_seconds)
 
     return HostPattern(entry.pattern, make, entry.common.ping_seconds)
-
-
-def _service_pattern(entry: ServicePatternEntry, ways: SshWays, fleet: Fleet) -> ServicePattern:
-    def make(name: str, stars: tuple[str, ...]) -> Service:
-        health: Probe | None = None
-        try:
-            driver = _driver(entry.driver.fill(name, stars), ways)
-            if entry.health is not None:
-                health = entry.health.fill(name, stars).build()
-        except ValueError as error:
-            driver = Nowhere(f"`{entry.pattern}` cannot mean this name: {error}")
-        return _service(name, driver, health, entry.common)
-
-    common = entry.common
-    return ServicePattern(entry.pattern, make, fleet, common.restartable, common.restart_seconds)
 
 
 def _driver(options: DriverOptions, ways: SshWays) -> ServiceDriver:

@@ -1,0 +1,198 @@
+"""The policy of an installation: what the configuration says of the gate for impact, and the version of it by tenant.
+
+A ticket is bound to that version, so that what a person approved under one policy does not run under another.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from datetime import UTC, datetime
+from enum import Enum
+from pathlib import PurePath
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from guideway.dsl.scopes import Scope
+from guideway.interpreter.drivers.base import DriverOptions
+from guideway.interpreter.drivers.ways import SocketOptions
+from guideway.interpreter.impact import Rules
+from guideway.interpreter.principal import Principal
+from guideway.interpreter.risk import MODEL_VERSION
+from guideway.interpreter.windows import ALWAYS, Calendar, Freeze
+from guideway.server.config import Config
+from guideway.server.entries import Entries, ServiceEntry, ServicePatternEntry
+from guideway.server.risk_checks import guards_that_differ, is_frozen
+from guideway.server.sections import ServiceSection
+from guideway.server.ssh_ways import SshHosts
+from guideway.server.units import Named, unit_of, units
+
+_LOCAL: Final = "local"  # the issuer of callers that the configuration itself names
+
+
+class Policy:
+    """The policy of a configuration. It is read once, and does not change."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._hosts = SshHosts(config.ssh, config.ssh_patterns.values())
+        self._units = units(config.shared, config.own, self._hosts)
+        self.groups: Mapping[str, int] = {
+            name: section.bound(len(self._members(name))) for name, section in config.groups.items()
+        }
+
+    def calendar(self, name: str, common: ServiceSection, pattern: str | None = None) -> Calendar:
+        """Return when a service may be changed; ``pattern`` is the text of the one that means it."""
+        freezes = tuple(self._config.freezes[freeze].freeze(freeze) for freeze in self._frozen(name, common, pattern))
+        if not freezes and not common.windows:
+            return ALWAYS
+        return Calendar(common.change_windows(), freezes, common.windows)
+
+    def unit(self, tenant: str | None, name: str, options: DriverOptions) -> str:
+        """Return what is really restarted. Raises ``ValueError`` where its machine is not known."""
+        return unit_of(tenant, name, options, self._hosts)
+
+    def require_alike(self, unit: str, name: str, common: ServiceSection, pattern: str) -> None:
+        """Raise ``ValueError`` where a name that a pattern means is a unit which an entry by its name guards otherwise.
+
+        What a pattern comes to is known only now, and it must not be a way around.
+        """
+        for other in self._units.get(unit, ()):
+            theirs = other.entry.common
+            frozen, others_frozen = self._frozen(name, common, pattern), self._frozen(other.name, theirs)
+            if common.restartable and guards_that_differ(common, theirs, frozen, others_frozen):
+                raise ValueError("it is the unit of a service that has an entry of its own, and is not guarded alike")
+
+    def rules(self) -> Rules:
+        """Return what the gate goes by."""
+        config, approvals = self._config, self._config.approvals
+        return Rules(
+            policy={tenant: self.version(tenant) for tenant in (None, *config.own)},
+            groups=self.groups,
+            bounds={
+                None: config.quotas.bounds(),
+                **{name: section.bounds() for name, section in config.tenants.items()},
+            },
+            lifetime=approvals.lifetime_seconds,
+            wait=approvals.wait_seconds,
+            most_open=approvals.most_open,
+            own_requests=approvals.own_requests,
+            can_ask=self.can_ask,
+        )
+
+    def can_ask(self, asker: Principal) -> bool:
+        """Say whether anybody could approve what a caller asks for.
+
+        Who shows tokens is known to their issuer alone: where tokens are asked for, somebody may.
+        """
+        config = self._config
+        return config.asks_for_tokens or any(
+            Scope.APPROVE in section.scopes
+            and section.tenant == asker.tenant
+            and (config.approvals.own_requests or (asker.issuer, asker.subject) != (_LOCAL, name))
+            for name, section in config.callers.items()
+        )
+
+    def version(self, tenant: str | None) -> str:
+        """Return the version of all that decides on a tenant's programs: SHA-256, in hexadecimal.
+
+        It is the same on each replica and after each start, also where the configuration lies in another folder. No
+        secret is in it: the configuration names files and environment variables, and what they hold is not read.
+        """
+        return hashlib.sha256(json.dumps(self._facts(tenant), sort_keys=True).encode()).hexdigest()
+
+    def _facts(self, tenant: str | None) -> Any:
+        config = self._config
+        seen = [config.shared] if tenant is None else [config.shared, config.own[tenant]]
+        services = [(name, entry) for entries in seen for name, entry in entries.every_service().items()]
+        groups = {entry.common.group for _, entry in services if entry.common.group is not None}
+        frozen = {name: self._frozen(name, entry.common, name) for name, entry in services}
+        approvals = config.approvals
+        facts = {
+            "model": MODEL_VERSION,
+            "hosts": {name: _entry(entry) for entries in seen for name, entry in entries.every_host().items()},
+            "services": {name: _entry(entry) for name, entry in services},
+            "ssh": {name: config.ssh[name] for name in self._machines(seen)},
+            "ssh_patterns": {name: entry.options.table for name, entry in config.ssh_patterns.items()},
+            "groups": {name: self.groups[name] for name in groups},
+            "frozen": frozen,
+            "freezes": {
+                freeze: config.freezes[freeze].freeze(freeze) for several in frozen.values() for freeze in several
+            },
+            "bounds": config.quotas if tenant is None else _bounds(config, tenant),
+            "approvals": {
+                "lifetime": approvals.lifetime_seconds,
+                "own_requests": approvals.own_requests,
+                "wait": approvals.wait_seconds,
+                "most_open": approvals.most_open,
+                "form": approvals.form,
+            },
+        }
+        folder = "" if config.path is None else os.path.dirname(os.path.abspath(config.path))
+        return _plain(facts, folder)
+
+    def _machines(self, seen: list[Entries]) -> Iterator[str]:
+        """Yield the SSH hosts that services are on; those of a pattern of services may be on any."""
+        entries = [entry for each in seen for entry in each.every_service().values()]
+        if any(isinstance(entry, ServicePatternEntry) and "ssh" in entry.driver.table for entry in entries):
+            yield from self._config.ssh
+            return
+        for entry in entries:
+            options = entry.driver
+            if isinstance(options, SocketOptions) and options.ssh is not None and options.ssh in self._config.ssh:
+                yield options.ssh
+
+    def _members(self, group: str) -> list[str]:
+        """Return the units that are in a group."""
+        return [unit for unit, several in self._units.items() if any(_in(group, named) for named in several)]
+
+    def _frozen(self, name: str, common: ServiceSection, pattern: str | None = None) -> tuple[str, ...]:
+        """Return the freezes of a service."""
+        freezes = self._config.freezes.items()
+        return tuple(freeze for freeze, section in freezes if is_frozen(section, name, pattern, common.group))
+
+
+def _in(group: str, named: Named) -> bool:
+    return named.entry.common.group == group and named.entry.common.restartable
+
+
+def _bounds(config: Config, tenant: str) -> Any:
+    return config.tenants[tenant].model_dump(include={"restarts_per_hour", "restarts_per_day", "restarts_at_once"})
+
+
+def _entry(entry: Any) -> Any:
+    """Return what an entry says, of whichever kind it is."""
+    if isinstance(entry, ServiceEntry):
+        return [entry.kind, entry.driver, entry.health_kind, entry.health, entry.common]
+    if isinstance(entry, ServicePatternEntry):
+        health = entry.health.table if entry.health else None
+        return [entry.kind, entry.driver.table, entry.health_kind, health, entry.common]
+    probe = entry.probe if isinstance(entry.probe, BaseModel) else entry.probe.table
+    return [entry.kind, probe, entry.common]
+
+
+def _plain(value: Any, folder: str) -> Any:
+    """Return a value as JSON has it, the same for equal values: sets in order, paths beside the file relative to it."""
+    match value:
+        case Enum():
+            return _plain(value.value, folder)
+        case Freeze():
+            return [_plain(part, folder) for part in (value.begins, value.ends, value.reason)]
+        case BaseModel():
+            return {key: _plain(getattr(value, key), folder) for key in type(value).model_fields}
+        case Mapping():
+            return {str(key): _plain(inner, folder) for key, inner in value.items()}
+        case AbstractSet():
+            return sorted((_plain(inner, folder) for inner in value), key=json.dumps)
+        case list() | tuple():
+            return [_plain(inner, folder) for inner in value]
+        case str() | PurePath():  # in the table of a pattern a path is a text
+            return str(value).removeprefix(f"{folder}{os.sep}") if folder else str(value)
+        case datetime():  # aware of its zone
+            return value.astimezone(UTC).isoformat()
+        case int() | float() | None:
+            return value
+        case _:
+            return str(value)
