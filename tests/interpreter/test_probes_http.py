@@ -8,8 +8,10 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.attacks.cancelling import cancelled_at
 from tests.interpreter.loopback import OK, answering, fault_of, probe, resolving_to, serving, unused_port
 from tests.server.certificates import Authority, Pair
+from tests.system.remains import leaving_nothing
 
 from guideway.interpreter.probes import PROBES, http
 from guideway.interpreter.results import Reason
@@ -249,3 +251,20 @@ async def test_http_a_connection_that_is_closed_before_tls_is_told() -> None:
         fault = await fault_of(probe("http", url=f"https://localhost:{port}/"))
     assert fault.reason is Reason.NO_ANSWER
     assert fault.message == "the connection was accepted, and closed before TLS was agreed on"
+
+
+@pytest.mark.parametrize("secured", [False, True])
+async def test_http_a_probe_that_is_cancelled_wherever_it_waits_leaves_no_socket(
+    authority: Authority, secured: bool
+) -> None:
+    """In a TLS handshake above all; and the other end is told."""
+    serves, asked = (shows(authority.server()), "https") if secured else (None, "http")
+    async with serving(answering(OK), serves) as port:
+        one = probe("http", url=f"{asked}://localhost:{port}/", **({"ca_file": str(authority.file)} if secured else {}))
+        await one.probe()
+        at, cut = 0, True
+        async with leaving_nothing():
+            while cut:
+                at += 1
+                cut = await cancelled_at(at, one.probe())
+        assert at > (6 if secured else 3)

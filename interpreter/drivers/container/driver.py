@@ -25,6 +25,11 @@ _TAIL_LINES: Final = (50, 1)  # as many as go into an answer that is read: one l
 _FIRST_PAUSE, _LONGEST_PAUSE, _PAUSE_GROWTH = 0.05, 0.25, 1.5
 _HEXADECIMAL: Final = re.compile(r"[0-9a-f]+")
 _CHECKS_NUMBERS: Final = ("Docker/", "Libpod/")
+# Podman leaves the removal to a process of its own, which may be quicker than the start.
+_REMOVES_AMID: Final = "Libpod/"
+_REMOVED: Final = (
+    "it is removed when it ends (`--rm`), and Podman may do that before it starts it again: nothing was done"
+)
 
 
 class ContainerDriver:
@@ -99,6 +104,8 @@ class ContainerDriver:
         """Ask for a restart, and return when it is done. Raises ``Fault``."""
         if before.is_paused:  # by somebody's wish, and not every engine would restart it
             raise _fault(Reason.START_FAILED, "it is paused: nothing restarts it until it is unpaused", before)
+        if before.is_up and before.is_removed_at_end and (await self._engine.name(self)).startswith(_REMOVES_AMID):
+            raise _fault(Reason.START_FAILED, _REMOVED, before)
         asked = False
 
         def sent() -> None:

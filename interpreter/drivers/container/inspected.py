@@ -64,6 +64,10 @@ class _Config(_Part):
     stop_seconds: int | None = Field(None, alias="StopTimeout")
 
 
+class _Host(_Part):
+    removes: bool = Field(False, alias="AutoRemove")
+
+
 class Container(_Part):
     """A container at one moment."""
 
@@ -72,6 +76,7 @@ class Container(_Part):
     restarts: int = Field(alias="RestartCount")
     now: _State = Field(alias="State")
     config: _Config = Field(alias="Config")
+    host: _Host = Field(_Host(AutoRemove=False), alias="HostConfig")
 
     @classmethod
     def of(cls, answer: bytes, name: str) -> "Container":
@@ -110,6 +115,11 @@ class Container(_Part):
     def is_paused(self) -> bool:
         """Whether its processes were frozen."""
         return self.now.status == _PAUSED
+
+    @property
+    def is_removed_at_end(self) -> bool:
+        """Whether its engine removes it when it ends (``--rm``)."""
+        return self.host.removes
 
     @property
     def returns(self) -> bool:

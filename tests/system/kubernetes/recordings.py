@@ -26,6 +26,7 @@ class Recording:
         self.content = content or []
         self._at = self._mark = 0  # what comes before has happened
         self._given: dict[str, int] = {}
+        self._unanswered = 0  # changes of the driver's whose answer is not sent yet
         self._lock = threading.Condition()
 
     @classmethod
@@ -57,12 +58,19 @@ class Recording:
                 self.content.append(entry)
 
     def give(self, kind: str, call: str) -> dict[str, Any]:
-        """Return the answer to what is asked or done now. What the test does waits for what the driver did before."""
+        """Return the answer to what is asked or done now. What the test does waits for what the driver did before.
+
+        It waits for the answer to that, too, of which ``answered`` is told: a server that the test ends would take it
+        along.
+        """
         with self._lock:
             if _changes({kind: call}):
-                turn = self._lock.wait_for(lambda: self._turn_of(kind, call), 30 if kind == "did" else 0)
+                turn = self._lock.wait_for(
+                    lambda: self._may(kind) and self._turn_of(kind, call), 30 if kind == "did" else 0
+                )
                 assert turn, f"nothing of the kind is recorded to come next: {call}"
                 self._at, self._given = turn, {}
+                self._unanswered += kind == "asked"
                 self._lock.notify_all()
                 return self.content[turn - 1]
             end = next((i for i in range(self._at, len(self.content)) if _changes(self.content[i])), len(self.content))
@@ -75,6 +83,16 @@ class Recording:
             known += [one for one in self.content[end:] if one.get(kind) == call][:1]
             assert known, f"nothing of the kind is recorded: {call}"
             return known[0]
+
+    def answered(self, call: str) -> None:
+        """Be told that an answer that was given has been sent, or cannot be."""
+        if _changes({"asked": call}):
+            with self._lock:
+                self._unanswered -= 1
+                self._lock.notify_all()
+
+    def _may(self, kind: str) -> bool:
+        return kind == "asked" or not self._unanswered
 
     def _turn_of(self, kind: str, call: str) -> int:
         """Return how far this is with a change, 0 where another one has to come before."""
@@ -182,8 +200,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 found = self.server.front.recording.give("asked", call)
             except AssertionError as error:
                 self.server.front.faults.append(str(error))
-                found = {"status": 500, "body": {"kind": "Status", "message": str(error), "status": "Failure"}}
-            status, body = found["status"], found["body"]
+                self._send(500, {"kind": "Status", "message": str(error), "status": "Failure"})
+                return
+            try:
+                self._send(found["status"], found["body"])
+            finally:
+                self.server.front.recording.answered(call)
         else:
             headers = {
                 name: self.headers[name] for name in ("Authorization", "Content-Type", "Accept") if name in self.headers
@@ -191,6 +213,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             answer = self.server.upstream.request(self.command, self.path, content=content, headers=headers)
             status, body = answer.status_code, answer.json()
             self.server.front.recording.add("asked", call, status, body)
+            self._send(status, body)
+
+    def _send(self, status: int, body: Any) -> None:
         sent = json.dumps(body).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
