@@ -17,7 +17,7 @@ from guideway.dsl.errors import Refusal
 from guideway.interpreter.authorizer import Allow, Deny, authorize, refusal
 from guideway.interpreter.begun import Begun
 from guideway.interpreter.drivers.base import Fault, Observation
-from guideway.interpreter.impact import Clearance
+from guideway.interpreter.impact import Clearance, Forbidden
 from guideway.interpreter.inventory import Inventory
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.reads import Ahead, Answer, Neighbours, Places, Read
@@ -160,6 +160,9 @@ class Evaluator:
         except Fault as fault:
             self._log(begun.step(Outcome.FAILED, reason=fault.reason, message=fault.message, output=fault.output))
             return None
+        except Forbidden as forbidden:
+            self._log(begun.step(Outcome.REFUSED, message=forbidden.diagnostic.message))
+            raise Refusal([forbidden.diagnostic], self._source) from None
         except anyio.get_cancelled_exc_class():
             out_of_time = self._pipeline_scope.cancel_called
             self._log(begun.step(Outcome.TIMED_OUT if out_of_time else Outcome.CANCELLED, message=self._broken_off))

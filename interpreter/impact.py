@@ -17,12 +17,23 @@ from guideway.dsl.analysis import Analysis, WorstCase
 from guideway.dsl.ast import Command, Restart
 from guideway.dsl.errors import Code, Diagnostic, Refusal
 from guideway.dsl.printer import format_one_line
-from guideway.interpreter.approvals import LIFETIME, Binding, Cause, Question, Ticket, Who, digest, one_line
+from guideway.interpreter.approvals import (
+    LIFETIME,
+    Binding,
+    Cause,
+    Question,
+    Ticket,
+    TicketState,
+    Who,
+    digest,
+    one_line,
+)
 from guideway.interpreter.drivers.base import Fault
 from guideway.interpreter.inventory import Inventory
 from guideway.interpreter.leases import Busy, Leases, Place, ProcessLeases, Waited
+from guideway.interpreter.notices import Event, Outbox, of_run
 from guideway.interpreter.principal import Principal
-from guideway.interpreter.quotas import Allowance
+from guideway.interpreter.quotas import Allowance, Overrun
 from guideway.interpreter.records import Mutation, Records, StoreUnavailable, TooManyOpen
 from guideway.interpreter.results import Outcome, Reason, Step
 from guideway.interpreter.risk import NO_QUOTA, Quota, Tier
@@ -79,7 +90,10 @@ NOTHING_ASKED: Final = Asked()
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A program that gates 1 and 2 let through, on its way through this one. ``now`` is when it came."""
+    """A program that gates 1 and 2 let through, on its way through this one. ``now`` is when it came.
+
+    ``since`` is the same instant by the monotonic clock.
+    """
 
     analysis: Analysis
     worst_case: WorstCase
@@ -88,6 +102,20 @@ class Candidate:
     asked: Asked
     run_id: str
     now: float
+    since: float = field(default_factory=time.monotonic)
+
+    @property
+    def later(self) -> float:
+        """The time now: what is asked of a store after it was waited for is not asked as of when the program came."""
+        return self.now + time.monotonic() - self.since
+
+
+class Forbidden(Exception):  # noqa: N818  # it is an answer, not a fault
+    """A mutation may not run after all, by what happened while it waited for its turn."""
+
+    def __init__(self, diagnostic: Diagnostic) -> None:
+        super().__init__(diagnostic.message)
+        self.diagnostic = diagnostic
 
 
 class NeedsApproval(Refusal):
@@ -110,6 +138,19 @@ class Weighed:
     causes: tuple[Cause, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What stands between a program and its run: its tier, what may not be changed now, and quotas it would go beyond.
+
+    ``looked`` says whether the uses that count against quotas were looked at, where there is any quota.
+    """
+
+    weighed: Weighed
+    closed: tuple[Diagnostic, ...]
+    overruns: tuple[Overrun, ...]
+    looked: bool
+
+
 def weigh(analysis: Analysis, inventory: Inventory) -> Weighed:
     """Return the tier of a program: the highest of its commands, those included that may not run."""
     causes = []
@@ -123,7 +164,11 @@ def weigh(analysis: Analysis, inventory: Inventory) -> Weighed:
 
 @dataclass(slots=True)
 class Clearance:
-    """What one run that passed the gate may do: each mutation as often as its worst case has it, one at a time."""
+    """What one run that passed the gate may do: each mutation as often as its worst case has it, one at a time.
+
+    ``begun`` says of each mutation that had its turn, in order, whether it got what it needs: one that did not did
+    nothing.
+    """
 
     gate: "ImpactGate"
     run_id: str
@@ -133,6 +178,7 @@ class Clearance:
     left: Counter[str] = field(default_factory=Counter)
     glass_broken: bool = False
     reserved: bool = False
+    begun: list[bool] = field(default_factory=list)
 
     def forbids(self, command: Command, now: float) -> Diagnostic | None:
         """Say why a command may not run after all, at its turn."""
@@ -147,14 +193,18 @@ class Clearance:
     async def mutation(self, command: Restart) -> AsyncIterator[str | None]:
         """Hold what a mutation needs for itself; give words for what it waited for, None where it did not.
 
-        Raises ``Fault`` with ``busy`` where that is not free in time.
+        Raises ``Fault`` with ``busy`` where that is not free in time, ``Forbidden`` where it was closed meanwhile.
         """
         service = self.inventory.service(command.target)
+        self.begun.append(False)
         try:
             async with self.gate.leases.hold(
                 self.gate.places(service, self.caller), self.run_id, self.gate.rules.wait
             ) as waited:
+                if waited.label and (forbidden := self.forbids(command, time.time())) is not None:
+                    raise Forbidden(forbidden)
                 self.left[command.target] -= 1
+                self.begun[-1] = True
                 yield f"{_waited_words(waited)} held" if waited.label else None
         except Busy as busy:
             raise Fault(Reason.BUSY, f"{_waited_words(busy.waited)} still holds") from None
@@ -177,13 +227,20 @@ def _waited_words(waited: Waited) -> str:
 class ImpactGate:
     """Decides who may change what, how often, when, and after whose yes. One for the whole process.
 
-    Without ``records`` whatever needs one is refused: a quota, a ticket. ``leases`` says what runs hold at once.
+    Without ``records`` whatever needs one is refused: a quota, a ticket. ``leases`` says what runs hold at once, and
+    ``outbox`` takes what people are told of.
     """
 
     def __init__(
-        self, rules: Rules = DEFAULT_RULES, *, records: Records | None = None, leases: Leases | None = None
+        self,
+        rules: Rules = DEFAULT_RULES,
+        *,
+        records: Records | None = None,
+        leases: Leases | None = None,
+        outbox: Outbox | None = None,
     ) -> None:
         self.rules = rules
+        self.outbox = outbox
         self.records = records
         self.leases: Leases = leases or ProcessLeases()
 
@@ -206,7 +263,39 @@ class ImpactGate:
             _log.error("run %s: refused, the store: %s", candidate.run_id, error)
             message = "the store of approvals and quotas cannot be used now"
             raise refused(analysis, Code.STORE_UNAVAILABLE, message) from error
+        self._tell(candidate, clearance)
         return clearance
+
+    def _tell(self, candidate: Candidate, clearance: Clearance) -> None:
+        """Let people be told of a run that was let through, where the rules say so. Nobody waits for it."""
+        if self.outbox is None:
+            return
+        events = [Event.REVIEW] if clearance.tier is Tier.REVIEW else []
+        events += [Event.BREAK_GLASS] if clearance.glass_broken else []
+        for event in events:
+            self.outbox.enqueue(
+                of_run(
+                    event,
+                    candidate.now,
+                    run_id=candidate.run_id,
+                    digest=digest(candidate.analysis.program),
+                    caller=candidate.caller,
+                    tier=clearance.tier,
+                    worst_case=candidate.worst_case.targets,
+                    client_says=_words(candidate.asked.client_says),
+                    ticket=candidate.asked.ticket,
+                )
+            )
+
+    async def foresee(self, candidate: Candidate, *, look: bool) -> Foreseen:
+        """Return what stands between a program and its run, and change nothing. Raises ``StoreUnavailable``.
+
+        Quotas are looked at in the store only if ``look`` says so.
+        """
+        allowances = self._allowances(candidate)
+        weighed = weigh(candidate.analysis, candidate.inventory)
+        overruns = tuple(await self._records().overruns(allowances, candidate.now)) if look and allowances else ()
+        return Foreseen(weighed, tuple(_closed(candidate)), overruns, looked=look or not allowances)
 
     def places(self, service: Service, caller: Principal) -> list[Place]:
         """Return what a restart of a service holds."""
@@ -223,7 +312,8 @@ class ImpactGate:
         records = self.records
         if records is None:
             return
-        done = [step for step in steps if step.command == Restart.keyword and step.outcome is not Outcome.REFUSED]
+        restarts = [step for step in steps if step.command == Restart.keyword and step.outcome is not Outcome.REFUSED]
+        done = [step for step, begun in zip(restarts, clearance.begun, strict=False) if begun]
         who, tenant = Who.of(clearance.caller), clearance.caller.tenant
         if done:
             records.note([(tenant, _mutation(step, clearance.run_id, who)) for step in done])
@@ -241,17 +331,17 @@ class ImpactGate:
         records, analysis = self._records(), candidate.analysis
         closed = _closed(candidate)
         if closed:
-            ticket = await records.ticket(ticket_id, candidate.now)  # what it asks never changes: no race
+            ticket = await records.ticket(ticket_id, candidate.later)  # what it asks never changes: no race
             if ticket is not None and ticket.question.break_glass is None:
                 raise Refusal(closed, analysis.program.source)
         answer = await records.use(
-            ticket_id, self._binding(candidate), candidate.run_id, self._allowances(candidate), candidate.now
+            ticket_id, self._binding(candidate), candidate.run_id, self._allowances(candidate), candidate.later
         )
         match answer:
             case Ticket() as used:
                 return used.question.break_glass is not None
             case Code.APPROVAL_REQUIRED, words:
-                pending = await records.ticket(ticket_id, candidate.now)
+                pending = await records.ticket(ticket_id, candidate.later)
                 if pending is None:
                     raise refused(analysis, Code.APPROVAL_UNKNOWN, words)
                 raise NeedsApproval([_diagnostic(analysis, Code.APPROVAL_REQUIRED, words)], analysis, pending)
@@ -266,7 +356,7 @@ class ImpactGate:
         causes = weighed.causes if weighed.tier is Tier.APPROVAL_REQUIRED else ()
         allowances = self._allowances(candidate)
         if allowances and not causes and not closed:
-            overruns = await self._records().reserve(candidate.run_id, allowances, candidate.now)
+            overruns = await self._records().reserve(candidate.run_id, allowances, candidate.later)
             causes = tuple(Cause(Restart.keyword, run.label, Tier.APPROVAL_REQUIRED, run.message) for run in overruns)
         if causes or closed:
             await self._ask(candidate, causes, closed)
@@ -284,16 +374,18 @@ class ImpactGate:
             causes=causes + tuple(_closed_cause(each) for each in closed),
             worst_case=worst_case.targets,
             seconds=worst_case.seconds,
-            client_says=None if asked.client_says is None else one_line(asked.client_says),
-            break_glass=one_line(asked.break_glass) if closed and asked.break_glass is not None else None,
+            client_says=_words(asked.client_says),
+            break_glass=_words(asked.break_glass) if closed else None,
         )
         try:
             ticket = await self._records().ask(
-                question, candidate.now, lifetime=self.rules.lifetime, most_open=self.rules.most_open
+                question, candidate.later, lifetime=self.rules.lifetime, most_open=self.rules.most_open
             )
         except TooManyOpen as error:
             raise refused(analysis, Code.BUDGET_EXCEEDED, str(error)) from None
         words = f"a person must approve this first ({why})"
+        if ticket.state is TicketState.APPROVED:
+            words = "a person has approved this: it runs once, when it comes with its ticket"
         raise NeedsApproval([_diagnostic(analysis, Code.APPROVAL_REQUIRED, words)], analysis, ticket)
 
     def _binding(self, candidate: Candidate) -> Binding:
@@ -314,18 +406,19 @@ class ImpactGate:
         """Return the bounds that a program's worst case is measured by; services of one unit count together."""
         tenant, seconds = candidate.caller.tenant, candidate.worst_case.seconds
         times = _mutations(candidate.worst_case)
-        found: dict[str, Allowance] = {}
-        for name, count in times.items():
-            service = candidate.inventory.service(name)
+        services = {name: candidate.inventory.service(name) for name in times}
+        together: Counter[str] = Counter()  # by what is counted: names of one unit are one service
+        for name, service in services.items():
+            together[self._keys(service, tenant)[0]] += times[name]
+        found = []
+        for name, service in services.items():
+            key, _ = self._keys(service, tenant)
             if service.risk.limits.bounds:
-                key, _ = self._keys(service, tenant)
-                before = found[key].times if key in found else 0
-                found[key] = Allowance(key, name, before + count, service.risk.limits, seconds)
+                found.append(Allowance(key, name, together[key], service.risk.limits, seconds))
         quota = self.rules.bounds.get(tenant, Bounds()).quota
         if quota.bounds:
-            key = f"tenant {tenant or ''}"
-            found[key] = Allowance(key, "the tenant's restarts", times.total(), quota, seconds)
-        return list(found.values())
+            found.append(Allowance(f"tenant {tenant or ''}", "the tenant's restarts", times.total(), quota, seconds))
+        return found
 
     async def close(self) -> None:
         """Give back what store and leases hold open."""
@@ -372,3 +465,7 @@ def _mutation(step: Step, run_id: str, who: Who) -> Mutation:
     began = datetime.fromisoformat(step.started).timestamp()
     outcome = step.reason.value if step.reason else step.outcome.value
     return Mutation(run_id, step.target, who, began, began + step.seconds, outcome, step.message)
+
+
+def _words(text: str | None) -> str | None:
+    return None if text is None else one_line(text)
