@@ -206,4 +206,5 @@ def too_many_commands(span: Span, most: int) -> Diagnostic:
 
 def name_rule(name: str) -> str:
     """Return what a name is, for one that is none."""
-    return NAME_RULE + ("; names are inventory names, never addresses" if "/" in name else "")
+    more = "; names are inventory names, never addresses" if "/" in name else ""
+    return NAME_RULE + (more or ("; write one name that the pattern means" if "*" in name else ""))
