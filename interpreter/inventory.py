@@ -10,7 +10,7 @@ import anyio
 
 from guideway.dsl.ast import Target
 from guideway.dsl.lexer import is_name
-from guideway.dsl.patterns import STAR, NamePattern, Spelling, common_name, separators
+from guideway.dsl.patterns import STAR, Spelling, common_name, separators
 from guideway.interpreter.drivers.base import Echo, Fault, Probe, only_faults
 from guideway.interpreter.fleet import HostPattern, ServicePattern
 from guideway.interpreter.results import Reason
@@ -63,12 +63,17 @@ class Inventory:
             Target.SERVICE: tuple(sorted(self.services)),
             Target.RESTARTABLE: restartable,
         }
-        fixed = self.services.keys() - set(restartable)
+        left_out: dict[ServicePattern, set[str]] = {}
+        for name in self.services.keys() - set(restartable):
+            if (meaning := self.service_patterns.find(name)) is not None:
+                left_out.setdefault(meaning[0], set()).add(name)
         self._patterns = {
             Target.HOST: tuple(found.pattern for found in self.host_patterns),
             Target.SERVICE: tuple(found.pattern for found in self.service_patterns),
             Target.RESTARTABLE: tuple(
-                _without(found.pattern, fixed) for found in self.service_patterns if found.restartable
+                found.pattern.replace(but=frozenset(left_out.get(found, ())))
+                for found in self.service_patterns
+                if found.restartable
             ),
         }
 
@@ -161,7 +166,3 @@ class Patterns(Generic[_Pattern]):
                 if stars is not None:
                     return found, stars
         return None
-
-
-def _without(pattern: NamePattern, names: Iterable[str]) -> NamePattern:
-    return pattern.replace(but=frozenset(name for name in names if pattern.match(name) is not None))
