@@ -8,7 +8,7 @@ name of a pattern is known, each name that a pattern means is one that a program
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from guideway.dsl.lexer import NAME_LENGTH
@@ -120,6 +120,22 @@ def common_name(one: NamePattern, other: NamePattern) -> str | None:
             return None
         found += common
     return found
+
+
+def clashes(patterns: Iterable[NamePattern]) -> Iterator[tuple[NamePattern, NamePattern, str]]:
+    """Yield each two patterns that have a name in common, with one.
+
+    Only those are compared of which one begins as the other does, so that many are no more work than a few.
+    """
+    open_beginnings: list[NamePattern] = []  # each begins as the one before it does, and goes on
+    for pattern in sorted(patterns, key=lambda found: found.text.partition(STAR)[0]):
+        begins = pattern.text.partition(STAR)[0]
+        while open_beginnings and not begins.startswith(open_beginnings[-1].text.partition(STAR)[0]):
+            open_beginnings.pop()
+        for rival in open_beginnings:
+            if (name := common_name(rival, pattern)) is not None:
+                yield rival, pattern, name
+        open_beginnings.append(pattern)
 
 
 def _common(one: str, other: str, *, starts: bool) -> str | None:

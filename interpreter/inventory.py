@@ -10,7 +10,7 @@ import anyio
 
 from guideway.dsl.ast import Target
 from guideway.dsl.lexer import is_name
-from guideway.dsl.patterns import STAR, Spelling, common_name, separators
+from guideway.dsl.patterns import STAR, Spelling, clashes
 from guideway.interpreter.drivers.base import Echo, Fault, Probe, only_faults
 from guideway.interpreter.fleet import HostPattern, ServicePattern
 from guideway.interpreter.results import Reason
@@ -138,13 +138,9 @@ class Patterns(Generic[_Pattern]):
     def __init__(self, patterns: Iterable[_Pattern]) -> None:
         self._all: tuple[_Pattern, ...] = tuple(sorted(patterns, key=lambda found: found.pattern.text))
         self._by_ends: dict[tuple[int, int], dict[tuple[str, str], list[_Pattern]]] = {}
-        by_form: dict[str, list[_Pattern]] = {}  # a star stands for none of the separators
+        for one, other, name in clashes(found.pattern for found in self._all):
+            raise ValueError(f"`{one}` and `{other}` would both mean `{name}`")
         for found in self._all:
-            rivals = by_form.setdefault(separators(found.pattern.text), [])
-            for rival in rivals:
-                if (name := common_name(rival.pattern, found.pattern)) is not None:
-                    raise ValueError(f"`{rival.pattern}` and `{found.pattern}` would both mean `{name}`")
-            rivals.append(found)
             begins, _, _ = found.pattern.text.partition(STAR)
             _, _, ends = found.pattern.text.rpartition(STAR)
             self._by_ends.setdefault((len(begins), len(ends)), {}).setdefault((begins, ends), []).append(found)

@@ -1,12 +1,12 @@
 """What the configuration says there is: hosts, services and SSH hosts, by name and by pattern of names; checked.
 
-Owns which patterns would mean one name. It makes nothing: putting parts together is ``wiring``'s.
+It makes nothing: putting parts together is ``wiring``'s.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from guideway.dsl.patterns import NamePattern, common_name, separators
+from guideway.dsl.patterns import NamePattern
 from guideway.interpreter.drivers.base import DriverOptions, ProbeOptions
 from guideway.interpreter.drivers.ssh import SshOptions
 from guideway.server.sections import HostSection, ServiceSection
@@ -79,18 +79,3 @@ class Entries:
     def every_service(self) -> dict[str, ServiceEntry | ServicePatternEntry]:
         """Return the services by name, and those by pattern under its text."""
         return {**self.services, **self.service_patterns}
-
-
-def clashes(
-    patterns: Iterable[NamePattern], others: Iterable[NamePattern] = ()
-) -> Iterator[tuple[NamePattern, NamePattern, str]]:
-    """Yield each two patterns that would mean one name, with that: among ``patterns``, and between them and others."""
-    by_form: dict[str, list[NamePattern]] = {}
-    for other in others:
-        by_form.setdefault(separators(other.text), []).append(other)
-    for pattern in patterns:
-        rivals = by_form.setdefault(separators(pattern.text), [])
-        for rival in rivals:
-            if (name := common_name(rival, pattern)) is not None:
-                yield rival, pattern, name
-        rivals.append(pattern)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from guideway.dsl.patterns import NamePattern, common_name, is_pattern, read_pattern
+from guideway.dsl.patterns import NamePattern, clashes, common_name, is_pattern, read_pattern
 from guideway.interpreter.drivers import DRIVERS
 from guideway.interpreter.drivers.base import Options, ProbeOptions
 from guideway.interpreter.drivers.installed import UnusableError
@@ -25,7 +25,6 @@ from guideway.server.entries import (
     ServiceEntry,
     ServicePatternEntry,
     SshPatternEntry,
-    clashes,
 )
 from guideway.server.section import Section
 from guideway.server.sections import HostSection, ServiceSection
@@ -113,8 +112,12 @@ class InventoryReader(TableReader):
                 self._say_clashes(owned, others)
 
     def _say_clashes(self, patterns: _Placed, others: _Placed) -> None:
+        """Note where two patterns would mean one name; those of ``others`` among themselves were looked at before."""
         paths = {id(pattern): path for path, pattern in [*others.items(), *patterns.items()]}
-        for one, other, name in clashes(patterns.values(), others.values()):
+        own = set(map(id, patterns.values()))
+        for one, other, name in clashes([*others.values(), *patterns.values()]):
+            if own.isdisjoint((id(one), id(other))):
+                continue
             for mine, its in ((one, other), (other, one)):
                 where = f"[{dotted(paths[id(its)])}]"
                 self.say(paths[id(mine)], f"would mean `{name}`, which {where} means too", "make one of them narrower")

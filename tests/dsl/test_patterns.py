@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from guideway.dsl.lexer import NAME_LENGTH, is_name
-from guideway.dsl.patterns import STAR_LENGTH, common_name, is_pattern, read_pattern
+from guideway.dsl.patterns import STAR_LENGTH, clashes, common_name, is_pattern, read_pattern
 
 ONE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
 
@@ -73,6 +73,19 @@ def test_patterns_with_a_name_in_common_are_found_out(one: str, other: str) -> N
             for name in (first.example(star), second.example(star)):
                 assert first.match(name) is None or second.match(name) is None
     assert (common_name(second, first) is None) == (common is None)
+
+
+@settings(max_examples=200, deadline=None)
+@given(texts=st.sets(patterns, max_size=8))
+def test_of_many_patterns_each_two_are_found(texts: set[str]) -> None:
+    read = [read_pattern(text) for text in sorted(texts)]
+    pairs = {frozenset((one.text, other.text)) for one, other, _ in clashes(read)}
+    assert pairs == {
+        frozenset((one.text, other.text))
+        for number, one in enumerate(read)
+        for other in read[:number]
+        if common_name(one, other) is not None
+    }
 
 
 def test_every_short_name_agrees_on_what_patterns_have_in_common() -> None:
