@@ -125,17 +125,22 @@ def common_name(one: NamePattern, other: NamePattern) -> str | None:
 def clashes(patterns: Iterable[NamePattern]) -> Iterator[tuple[NamePattern, NamePattern, str]]:
     """Yield each two patterns that have a name in common, with one.
 
-    Only those are compared of which one begins as the other does, so that many are no more work than a few.
+    Only those are compared of which one begins and ends as the other does, so that many are little more work.
     """
-    open_beginnings: list[NamePattern] = []  # each begins as the one before it does, and goes on
-    for pattern in sorted(patterns, key=lambda found: found.text.partition(STAR)[0]):
-        begins = pattern.text.partition(STAR)[0]
-        while open_beginnings and not begins.startswith(open_beginnings[-1].text.partition(STAR)[0]):
-            open_beginnings.pop()
-        for rival in open_beginnings:
-            if (name := common_name(rival, pattern)) is not None:
+    opened: list[tuple[str, str, NamePattern]] = []  # each begins as the one before it does
+    for begins, ends, pattern in sorted(map(_with_ends, patterns), key=lambda found: found[0]):
+        while opened and not begins.startswith(opened[-1][0]):
+            opened.pop()
+        for _, its_ends, rival in opened:
+            if (ends.endswith(its_ends) or its_ends.endswith(ends)) and (name := common_name(rival, pattern)):
                 yield rival, pattern, name
-        open_beginnings.append(pattern)
+        opened.append((begins, ends, pattern))
+
+
+def _with_ends(pattern: NamePattern) -> tuple[str, str, NamePattern]:
+    """Return what each name of a pattern begins and ends with, and the pattern."""
+    begins, _, behind = pattern.text.partition(STAR)
+    return begins, behind.rpartition(STAR)[2], pattern
 
 
 def _common(one: str, other: str, *, starts: bool) -> str | None:
