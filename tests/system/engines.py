@@ -201,7 +201,7 @@ class Engine:
         return None if status == 304 else json.loads(answer or b"{}")
 
     def _ask(self, method: str, path: str, body: bytes | None, kind: str = "application/json") -> tuple[int, bytes]:
-        connection = _Connection(self.socket)
+        connection = Connection(self.socket)
         try:
             connection.request(method, path, body, {"Content-Type": kind})
             response = connection.getresponse()
@@ -250,7 +250,7 @@ class Engine:
         return not any(folder.exists() for folder in folders)
 
 
-class _Connection(http.client.HTTPConnection):
+class Connection(http.client.HTTPConnection):
     """HTTP over a unix socket."""
 
     def __init__(self, path: Path) -> None:
