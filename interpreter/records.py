@@ -81,6 +81,10 @@ class Records(Protocol):
         """Reserve what a run may do. Returns what would be gone beyond: then nothing was reserved."""
         ...
 
+    async def overruns(self, allowances: Sequence[Allowance], now: float) -> list[Overrun]:
+        """Return what a run would go beyond now, and reserve nothing: for those who plan."""
+        ...
+
     async def settle(self, run_id: str, used: Mapping[str, int], outcome: str, now: float) -> None:
         """Give back what a run reserved and did not do; ``used`` counts by the allowances' keys, as made now.
 

@@ -25,6 +25,7 @@ from guideway.server.sections import DEVELOPMENT, IssuerSection, ServiceSection
 from guideway.server.ssh_ways import SshWays
 
 #: The caller where the configuration names none. Nobody gave it a scope, so it has none.
+from guideway.server.stores import open_configured
 NOBODY = Principal("nobody", frozenset())
 
 
@@ -35,6 +36,7 @@ def build(config: Config) -> Pipeline:
     policy, fleet = Policy(config), Fleet()
     shared = _Made(config.shared, _Maker(None, policy, ways, fleet))
     tenants = {tenant: _Made(own, _Maker(tenant, policy, ways, fleet)) for tenant, own in config.own.items()}
+    records, leases = open_configured(config)
     return Pipeline(
         shared.inventory(),
         tenants={tenant: shared.inventory(own) for tenant, own in tenants.items()},
@@ -47,7 +49,7 @@ def build(config: Config) -> Pipeline:
             pipeline=deadlines.pipeline,
         ),
         reads_at_once=limits.reads_at_once,
-        gate=ImpactGate(policy.rules()),
+        gate=ImpactGate(policy.rules(), records=records, leases=leases),
     )
 
 

@@ -1,5 +1,6 @@
 """What every test shares, and which tests may run beside each other."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,14 @@ TOGETHER = (
 def anyio_backend() -> str:
     """Run asynchronous tests on asyncio: it is what the servers and drivers run on."""
     return "asyncio"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _state_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep what programs keep by default, such as locks and tickets, out of the state of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

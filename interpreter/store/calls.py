@@ -12,6 +12,7 @@ class Calls:
     decide = staticmethod(tickets.decide)
     use = staticmethod(tickets.use)
     reserve = staticmethod(uses.reserve)
+    beyond = staticmethod(uses.beyond)
     settle = staticmethod(uses.settle)
     keep_mutations = staticmethod(mutations.keep)
     last_mutations = staticmethod(mutations.last)

@@ -71,6 +71,10 @@ class Store:
         """Reserve what a run may do, or return what would be gone beyond."""
         return await self.opened.write(lambda calls, work: calls.reserve(work, run_id, allowances), now)
 
+    async def overruns(self, allowances: Sequence[Allowance], now: float) -> list[Overrun]:
+        """Return what a run would go beyond, and reserve nothing."""
+        return await self.opened.look(lambda calls, connection: calls.beyond(connection, allowances, now))
+
     async def settle(self, run_id: str, used: Mapping[str, int], outcome: str, now: float) -> None:
         """Give back what a run reserved and did not do."""
         await self.opened.write(lambda calls, work: calls.settle(work, run_id, used, outcome), now)

@@ -14,15 +14,18 @@ _KEPT_SECONDS: Final = 2 * DAY  # longer than any quota looks back
 
 def reserve(work: Work, run_id: str, allowances: Sequence[Allowance]) -> list[Overrun]:
     """Reserve what a run may do, whole or not at all."""
-    made = _times(work, {allowance.key for allowance in allowances})
-    overruns = [
-        found
-        for allowance in allowances
-        if (found := overrun(allowance, made.get(allowance.key, []), work.now)) is not None
-    ]
+    overruns = beyond(work.connection, allowances, work.now)
     if not overruns:
         record(work, run_id, allowances)
     return overruns
+
+
+def beyond(connection: sa.Connection, allowances: Sequence[Allowance], now: float) -> list[Overrun]:
+    """Return what would be gone beyond at a time, and change nothing."""
+    made = _times(connection, {allowance.key for allowance in allowances}, now)
+    return [
+        found for allowance in allowances if (found := overrun(allowance, made.get(allowance.key, []), now)) is not None
+    ]
 
 
 def record(work: Work, run_id: str, allowances: Iterable[Allowance]) -> None:
@@ -53,12 +56,12 @@ def settle(work: Work, run_id: str, used: Mapping[str, int], outcome: str) -> No
     work.connection.execute(TICKETS.update().where(TICKETS.c.run_id == run_id).values(outcome=outcome))
 
 
-def _times(work: Work, keys: set[str]) -> dict[str, list[float]]:
+def _times(connection: sa.Connection, keys: set[str], now: float) -> dict[str, list[float]]:
     """Return, for each key, when each use that counts was made."""
-    since = work.now - _KEPT_SECONDS
+    since = now - _KEPT_SECONDS
     query = sa.select(USES).where(USES.c.key.in_(sorted(keys)), USES.c.at >= since)
     found: dict[str, list[float]] = {}
-    for row in work.connection.execute(query):
-        at = row.at if row.until is None else max(row.at, min(work.now, row.until))
+    for row in connection.execute(query):
+        at = row.at if row.until is None else max(row.at, min(now, row.until))
         found.setdefault(row.key, []).extend([at] * row.times)
     return found

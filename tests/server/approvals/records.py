@@ -73,7 +73,10 @@ class RecordsInMemory:
         return []
 
     async def settle(self, run_id: str, used: Mapping[str, int], outcome: str, now: float) -> None:
-        del used
+        del used, now
+    async def overruns(self, allowances: Sequence[Allowance], now: float) -> list[Overrun]:
+        raise NotImplementedError
+
         for ticket in list(self.kept.values()):
             if ticket.run_id == run_id:
                 self.kept[ticket.id] = replace(ticket, outcome=outcome)

@@ -1,0 +1,141 @@
+"""Where the store of an installation is: a folder of this machine, or a PostgreSQL database; and what is there without.
+
+A store is opened by the first program that needs it. One that cannot be had is told then, and by ``guideway doctor``.
+"""
+
+import os
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NoReturn
+
+from guideway.interpreter.approvals import Binding, Question, Ticket, TicketState, Who
+from guideway.interpreter.leases import Leases, Place, Waited
+from guideway.interpreter.notices import Event
+from guideway.interpreter.quotas import Allowance, Overrun
+from guideway.interpreter.records import Mutation, Records, StoreUnavailable
+from guideway.interpreter.secret import read_secret
+from guideway.interpreter.store import open_store
+from guideway.server.config import Config
+from guideway.server.state import NoStateError, state_folder
+
+FOLDER = "store"
+
+
+def store_folder(config: Config, environment: Mapping[str, str] = os.environ) -> Path:
+    """Return the store's folder: the configured one, that of systemd's ``StateDirectory=``, or in the person's state.
+
+    Raises ``NoStateError``.
+    """
+    if config.store.folder is not None:
+        return config.store.folder
+    given = environment.get("STATE_DIRECTORY", "").partition(":")[0]  # systemd.exec(5): several are parted by colons
+    return Path(given) if given.startswith("/") else state_folder(environment) / FOLDER
+
+
+def is_shared(config: Config) -> bool:
+    """Say whether the store is a database, which replicas share."""
+    return config.store.url_file is not None or config.store.url_env is not None
+
+
+def store_url(config: Config) -> str:
+    """Return the URL of the database, with its password. Raises ``ValueError``: which key of ``[store]`` is wrong."""
+    key = "url_file" if config.store.url_file is not None else "url_env"
+    try:
+        return read_secret(config.store.url_file, config.store.url_env)
+    except ValueError as error:
+        raise ValueError(f"what `{key}` of [store] names {error}") from None
+
+
+def open_configured(config: Config, environment: Mapping[str, str] = os.environ) -> tuple[Records, Leases]:
+    """Return the store and what gives leases. Nothing is opened yet."""
+    webhooks = {
+        name: frozenset(Event(event) for event in section.events) for name, section in config.approvals.webhooks.items()
+    }
+    try:
+        if is_shared(config):
+            return open_store(url=store_url(config), webhooks=webhooks)
+        return open_store(folder=store_folder(config, environment), webhooks=webhooks)
+    except ValueError as error:
+        nothing = NoStore(str(error))
+    except NoStateError as error:
+        nothing = NoStore(f"{error}; {error.help}, or name a `folder` in [store]")
+    return nothing, nothing
+
+
+class NoStore:
+    """A store that cannot be had: every call says why. So whatever needs one is refused, and nothing else."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+    def _fail(self) -> NoReturn:
+        raise StoreUnavailable(self.why)
+
+    async def ask(self, question: Question, now: float, *, lifetime: float, most_open: int) -> Ticket:  # noqa: ARG002
+        """Raise ``StoreUnavailable``, as all of them do."""
+        self._fail()
+
+    async def ticket(self, ticket_id: str, now: float) -> Ticket | None:  # noqa: ARG002
+        """See ``ask``."""
+        self._fail()
+
+    async def tickets(
+        self,
+        tenant: str | None,
+        now: float,
+        *,
+        states: Collection[TicketState] = (),
+        most: int = 50,  # noqa: ARG002
+    ) -> list[Ticket]:
+        """See ``ask``."""
+        self._fail()
+
+    async def decide(self, ticket_id: str, *, approve: bool, by: Who, reason: str, now: float) -> Ticket:  # noqa: ARG002
+        """See ``ask``."""
+        self._fail()
+
+    async def use(
+        self,
+        ticket_id: str,  # noqa: ARG002
+        binding: Binding,  # noqa: ARG002
+        run_id: str,  # noqa: ARG002
+        allowances: Sequence[Allowance],  # noqa: ARG002
+        now: float,  # noqa: ARG002
+    ) -> NoReturn:
+        """See ``ask``."""
+        self._fail()
+
+    async def reserve(self, run_id: str, allowances: Sequence[Allowance], now: float) -> list[Overrun]:  # noqa: ARG002
+        """See ``ask``."""
+        self._fail()
+
+    async def overruns(self, allowances: Sequence[Allowance], now: float) -> list[Overrun]:  # noqa: ARG002
+        """See ``ask``."""
+        self._fail()
+
+    async def settle(self, run_id: str, used: Mapping[str, int], outcome: str, now: float) -> None:  # noqa: ARG002
+        """See ``ask``."""
+        self._fail()
+
+    def note(self, mutations: Sequence[tuple[str | None, Mutation]]) -> None:
+        """Keep nothing: no mutation gets through without a lease, and there is none."""
+
+    async def history(
+        self,
+        tenant: str | None,
+        services: Collection[str],
+        *,
+        most: int = 5,  # noqa: ARG002
+    ) -> list[Mutation]:
+        """See ``ask``."""
+        self._fail()
+
+    @asynccontextmanager
+    async def hold(self, places: Sequence[Place], run_id: str, wait: float) -> AsyncIterator[Waited]:  # noqa: ARG002
+        """See ``ask``."""
+        self._fail()
+        yield Waited(0.0)
+
+    async def close(self) -> None:
+        """Nothing is held open."""
