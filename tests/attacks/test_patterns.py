@@ -14,14 +14,18 @@ from hypothesis import strategies as st
 
 from guideway.dsl.ast import Target
 from guideway.dsl.scopes import Scope
-from guideway.interpreter.drivers.base import Fault
+from guideway.interpreter.drivers import DRIVERS
+from guideway.interpreter.drivers.base import Fault, FromName, Options
+from guideway.interpreter.drivers.ssh import SshOptions
 from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.principal import Principal
+from guideway.interpreter.probes import PROBES
 from guideway.interpreter.probes.http import HttpProbe
 from guideway.interpreter.probes.tcp import TcpProbe
 from guideway.interpreter.results import Reason, Report
 from guideway.server import config, wiring
 from guideway.server.config_errors import ConfigError
+from guideway.server.templates import Template
 from tests.attacks.test_addresses import METADATA
 
 MALLORY = Principal("mallory", frozenset({Scope.READ, Scope.WRITE}))
@@ -224,3 +228,46 @@ async def test_no_second_name_of_one_machine_gets_around_what_restarts_share(tmp
     assert caught.value.reason is Reason.NOT_FOUND
     assert pipeline.inventory.service("nginx@web-a") is pipeline.inventory.service("nginx@web-a")
     await pipeline.close()
+
+
+def test_what_can_be_made_of_a_name_is_this_and_nothing_more() -> None:
+    """Whoever adds an option, or a mark to one, has to say here that any name of a pattern may stand in it.
+
+    None of these names a file, a socket, a user, a password, a port or where labels are looked for.
+    """
+    found: dict[str, set[str]] = {}
+    models: list[tuple[str, type[Options]]] = [*DRIVERS.items(), *PROBES.items(), ("ssh", SshOptions)]
+    for kind, model in models:
+        for key, field in model.model_fields.items():
+            if any(isinstance(mark, FromName) for mark in field.metadata):
+                found.setdefault(kind, set()).add(key)
+    assert found == {
+        "systemd": {"unit", "ssh"},
+        "supervisord": {"program", "ssh"},
+        "container": {"container", "ssh"},
+        "kubernetes": {"name"},
+        "icmp": {"address"},
+        "tcp": {"address"},
+        "http": {"url"},
+        "ssh": {"host"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "bad"),
+    [
+        ("systemd", {"unit": "{1}.service"}, ["*", "a b", "a/b", "../a", "a.service b", "a\x00"]),
+        ("supervisord", {"program": "{1}", "socket": "/s"}, ["*", "a:b:c", "a b", "a/b", "a:*", ""]),
+        ("container", {"container": "{1}"}, ["-a", "_a", "a/b", "a?b", "a%2fb", "", "../a"]),
+        ("kubernetes", {"name": "{1}", "namespace": "n"}, ["-a", "a-", "A", "a_b", "a/b", "a?b", "..", ""]),
+    ],
+)
+def test_what_stands_in_an_option_is_checked_whatever_a_star_lets_through(
+    kind: str, options: dict[str, str], bad: list[str]
+) -> None:
+    """Even if a star let more through than it does: each option refuses what it must not be by itself."""
+    template = Template(DRIVERS[kind], options)
+    template.fill("a", ("a1",))
+    for star in bad:
+        with pytest.raises(ValueError, match="must be"):
+            template.fill("a", (star,))
