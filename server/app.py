@@ -19,9 +19,8 @@ from starlette.applications import Starlette
 
 from guideway.dsl.scopes import PROGRAM_SCOPES, Scope
 from guideway.interpreter.drivers.base import BRING_BACK_SECONDS
-from guideway.server.approvals.api import PATH as API
-from guideway.server.approvals.api import api_routes
-from guideway.server.approvals.nowhere import no_approvals
+from guideway.server.approvals.paths import API, PAGE
+from guideway.server.approvals.routes import approval_routes
 from guideway.server.calls import Calls
 from guideway.server.grammar_route import PATH as GRAMMAR
 from guideway.server.grammar_route import grammar_route
@@ -72,10 +71,9 @@ def http_app(
         hosts += known
         origins += [f"{urlsplit(url).scheme}://{authority}" for authority in known]
     routes, public = [grammar_route(server.publisher)], frozenset[str]()
-    if access is None:
-        routes += no_approvals()
-    else:
-        routes += [*metadata_routes(access), *api_routes(server.desk, caller)]
+    routes += approval_routes(server.desk, access, caller)
+    if access is not None:
+        routes += metadata_routes(access)
         public = metadata_paths(access)
     most = most_bytes(server.limits.bytes)
     app = server.streamable_http_app(
@@ -92,7 +90,7 @@ def http_app(
         app.add_middleware(
             Gate,
             access=access,
-            public=public,
+            public={*public, PAGE, f"{PAGE}/"},  # the page has sessions of its own
             guarded={
                 ENDPOINT: PROGRAM_SCOPES,
                 GRAMMAR: PROGRAM_SCOPES,

@@ -3,23 +3,27 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from guideway.dsl.parser import Limits
 from guideway.interpreter.drivers.base import DriverOptions, Probe, ServiceDriver
 from guideway.interpreter.drivers.nowhere import Nowhere
 from guideway.interpreter.drivers.ways import SocketOptions
+from guideway.interpreter.extras import install
 from guideway.interpreter.fleet import Fleet, HostPattern, ServicePattern
 from guideway.interpreter.impact import ImpactGate
 from guideway.interpreter.inventory import Host, Inventory
 from guideway.interpreter.pipeline import Deadlines, Pipeline
 from guideway.interpreter.principal import Principal
+from guideway.interpreter.secret import read_secret
 from guideway.interpreter.service import Service
+from guideway.server.approvals.paths import DEVELOPMENT_CLIENT
 from guideway.server.config import Config
 from guideway.server.config_errors import ConfigError, Problem
 from guideway.server.config_file import FILE_NAME
 from guideway.server.entries import Entries, HostPatternEntry, ServiceEntry, ServicePatternEntry
-from guideway.server.oauth.access import Access
+from guideway.server.oauth.access import Access, PageClient
 from guideway.server.policy import Policy
 from guideway.server.sections import DEVELOPMENT, IssuerSection, ServiceSection
 from guideway.server.ssh_ways import SshWays
@@ -177,7 +181,28 @@ async def access(config: Config, resource: str, *, development: IssuerSection | 
     issuers = {**config.issuers, **({DEVELOPMENT: development} if development else {})}
     try:
         trusted = TrustedIssuers(issuers, resource=resource, tenants=config.tenants)
+        page = _page(config, development)
     except ValueError as error:
         raise ConfigError(config.path or Path(FILE_NAME), [Problem(str(error))]) from None
     async with trusted as verifier:
-        yield Access(verifier, resource, tuple(issuers.values()))
+        yield Access(verifier, resource, tuple(issuers.values()), page)
+
+
+def _page(config: Config, development: IssuerSection | None) -> PageClient | None:
+    """Return how people sign in to the approval page: at the issuer that is named for it, else the development issuer.
+
+    Raises ``ValueError`` where a secret cannot be read.
+    """
+    approvals = config.approvals
+    if approvals.issuer is None or approvals.client_id is None:
+        return PageClient(development, DEVELOPMENT_CLIENT) if development else None
+    if lacking := [package for package in ("authlib", "jinja2") if find_spec(package) is None]:
+        raise ValueError(f"[approvals] `client_id`: the page needs `{lacking[0]}`; {install('approvals')}")
+    secret = None
+    if approvals.client_secret_file is not None or approvals.client_secret_env is not None:
+        key = "client_secret_file" if approvals.client_secret_file is not None else "client_secret_env"
+        try:
+            secret = read_secret(approvals.client_secret_file, approvals.client_secret_env)
+        except ValueError as error:
+            raise ValueError(f"[approvals] `{key}`: what it names {error}") from None
+    return PageClient(config.issuers[approvals.issuer], approvals.client_id, secret)

@@ -16,9 +16,7 @@ from guideway.interpreter.approvals import MOST_WORDS, TicketState, Undecidable
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.records import StoreUnavailable
 from guideway.server.approvals.desk import MOST_TICKETS, Desk
-
-PATH: Final = "/api/approvals"
-"""Where it stands."""
+from guideway.server.approvals.paths import API
 
 STATUSES: Final = {
     Undecidable.Why.NO_SCOPE: 403,
@@ -80,10 +78,10 @@ def api_routes(desk: Desk, caller: Callable[[], Principal]) -> list[Route]:
         return decide
 
     return [
-        Route(PATH, _answered(tickets), methods=["GET"]),
-        Route(f"{PATH}/{{ticket}}", _answered(ticket), methods=["GET"]),
-        Route(f"{PATH}/{{ticket}}/approve", _answered(decision(approve=True)), methods=["POST"]),
-        Route(f"{PATH}/{{ticket}}/deny", _answered(decision(approve=False)), methods=["POST"]),
+        Route(API, _answered(tickets), methods=["GET"]),
+        Route(f"{API}/{{ticket}}", _answered(ticket), methods=["GET"]),
+        Route(f"{API}/{{ticket}}/approve", _answered(decision(approve=True)), methods=["POST"]),
+        Route(f"{API}/{{ticket}}/deny", _answered(decision(approve=False)), methods=["POST"]),
     ]
 
 

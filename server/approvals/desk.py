@@ -52,6 +52,11 @@ class Desk:
         self._pipeline = pipeline
         self._now = now
 
+    @property
+    def records(self) -> Records | None:
+        """The store, None where there is none."""
+        return self._pipeline.gate.records
+
     async def tickets(self, reader: Principal, *, states: Collection[TicketState] = (), most: int = 50) -> list[Seen]:
         """Return the tickets of the reader's tenant, in some states or in all, the newest first.
 

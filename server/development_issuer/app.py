@@ -26,13 +26,14 @@ from guideway.server.development_issuer import pages
 from guideway.server.development_issuer.authorization import Authorization, Decision
 from guideway.server.development_issuer.client import GRANT_TYPES
 from guideway.server.development_issuer.documents import ClientDocuments, DocumentRefused, is_document
-from guideway.server.development_issuer.keys import public_keys
+from guideway.server.development_issuer.keys import ALGORITHM, public_keys
 from guideway.server.development_issuer.messages import (
     MalformedRequest,
     Message,
     read_form,
     read_parameters,
 )
+from guideway.server.development_issuer.openid import SCOPE as OPENID
 from guideway.server.development_issuer.sign_in import Session, SignIn, TooManyAttempts
 from guideway.server.development_issuer.store import GRANT_SECONDS
 from guideway.server.section import is_loopback
@@ -69,6 +70,7 @@ def issuer_app(
 
     routes = [
         Route("/.well-known/oauth-authorization-server", describe),
+        Route("/.well-known/openid-configuration", describe),
         Route("/jwks", show_keys),
         Route(_PAGE, consent.show, methods=["GET"]),
         Route(_PAGE, consent.decide, methods=["POST"]),
@@ -80,7 +82,7 @@ def issuer_app(
 
 
 def server_metadata(issuer: str) -> dict[str, Any]:
-    """Return the metadata of an issuer (RFC 8414, section 2)."""
+    """Return the metadata of an issuer: RFC 8414, section 2, and OpenID Connect Discovery, section 3."""
     metadata = AuthorizationServerMetadata(
         issuer=issuer,
         authorization_endpoint=f"{issuer}{_PAGE}",
@@ -88,7 +90,7 @@ def server_metadata(issuer: str) -> dict[str, Any]:
         registration_endpoint=f"{issuer}/register",
         revocation_endpoint=f"{issuer}/revoke",
         jwks_uri=f"{issuer}/jwks",
-        scopes_supported=sorted(PROGRAM_SCOPES),
+        scopes_supported=[OPENID, *sorted(PROGRAM_SCOPES)],
         response_types_supported=["code"],
         response_modes_supported=["query"],
         grant_types_supported=list(GRANT_TYPES),
@@ -97,6 +99,8 @@ def server_metadata(issuer: str) -> dict[str, Any]:
         code_challenge_methods_supported=["S256"],
         authorization_response_iss_parameter_supported=True,
         client_id_metadata_document_supported=True,
+        subject_types_supported=["public"],
+        id_token_signing_alg_values_supported=[ALGORITHM],
     )
     metadata.validate()
     return dict(metadata)

@@ -29,6 +29,8 @@ from guideway.server.development_issuer.client import (
     read_metadata,
 )
 from guideway.server.development_issuer.messages import Message, to_response
+from guideway.server.development_issuer.openid import SCOPE as OPENID
+from guideway.server.development_issuer.openid import IdTokens
 from guideway.server.development_issuer.store import Credential, Grant, Store, new_grant
 from guideway.server.development_issuer.tokens import AccessTokens
 
@@ -73,7 +75,7 @@ class Authorization(AuthorizationServer):
         self.resource = resource
         self.people = people
         self.register_token_generator("default", tokens)
-        self.register_grant(_CodeGrant, [_Pkce(required=True)])
+        self.register_grant(_CodeGrant, [_Pkce(required=True), IdTokens(tokens.get_jwks(), issuer)])
         self.register_grant(_RefreshGrant)
         self.register_endpoint(_Revocation)
         self.register_endpoint(_Registration)  # type: ignore[arg-type]  # the stubs forget that it is one
@@ -184,6 +186,8 @@ class _CodeGrant(AuthorizationCodeGrant):
             raise OAuth2Error("request objects are not taken", error="request_not_supported", redirect_uri=redirect_uri)
         if parameters.get("response_mode", "query") != "query":
             raise InvalidRequestError("response_mode must be query", redirect_uri=redirect_uri)
+        if "none" in parameters.get("prompt", "").split(" "):  # OpenID Connect Core, section 3.1.2.6
+            raise OAuth2Error("somebody has to be asked", error="interaction_required", redirect_uri=redirect_uri)
         self.server.require_resource(self.request, redirect_uri, given=False)
         return redirect_uri
 
@@ -192,7 +196,12 @@ class _CodeGrant(AuthorizationCodeGrant):
         grant = new_grant(request.client.client_id, decision.person, decision.scopes, self.server.resource)
         parameters = request.form
         self.server.store.allow(
-            code, grant, redirect_uri=parameters["redirect_uri"], challenge=parameters["code_challenge"]
+            code,
+            grant,
+            redirect_uri=parameters["redirect_uri"],
+            challenge=parameters["code_challenge"],
+            openid=OPENID in parameters.get("scope", "").split(" "),
+            nonce=parameters.get("nonce"),
         )
 
     def query_authorization_code(self, code: str, client: Any) -> Credential | None:

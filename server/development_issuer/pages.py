@@ -16,7 +16,10 @@ from guideway.interpreter.untrusted import clean
 _MEANING: Final = {
     Scope.READ: "Look at hosts and services: whether they answer, and in which state they are. Nothing is changed.",
     Scope.WRITE: "Restart services. While one restarts, it does not serve anybody.",
-    Scope.APPROVE: "Approve what other callers want to run.",
+    Scope.APPROVE: (
+        "Say yes for you to what others want to run here, such as the restart of a service that much hangs on. "
+        "It then runs, with your name on record."
+    ),
 }
 
 _STYLE: Final = """

@@ -2,13 +2,15 @@
 
 from contextlib import closing
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import anyio
 from anyio.abc import TaskStatus
 
+from guideway.server.approvals.paths import DEVELOPMENT_CLIENT, SIGNED_IN
 from guideway.server.development_issuer.app import issuer_app
 from guideway.server.development_issuer.authorization import Authorization
+from guideway.server.development_issuer.client import Client, ClientMetadata
 from guideway.server.development_issuer.documents import ClientDocuments
 from guideway.server.development_issuer.folder import default_folder, open_folder
 from guideway.server.development_issuer.keys import load_key
@@ -53,6 +55,7 @@ async def serve(
     keys = load_key(folder)
     with listen(HOST, section.port) as listener, closing(Store(folder / "state.sqlite")) as store:
         url = issuer_url(listener.getsockname()[1])
+        store.keep_client(approval_page(resource))
         tokens = AccessTokens(keys, issuer=url, seconds=section.token_seconds)
         authorization = Authorization(store, tokens, issuer=url, resource=resource, people=section.people)
         app = issuer_app(
@@ -69,6 +72,14 @@ async def serve(
             with anyio.CancelScope(shield=True):
                 await http.serve(sockets=[listener])
             tasks.cancel_scope.cancel()
+
+
+def approval_page(resource: str) -> Client:
+    """Return the client that the approval page of a resource is: it stands beside the endpoint."""
+    redirect_uri = urljoin(resource, SIGNED_IN.lstrip("/"))
+    return Client(
+        DEVELOPMENT_CLIENT, ClientMetadata(redirect_uris=[redirect_uri], client_name="Guideway's approval page")
+    )
 
 
 async def _end(http: HttpServer) -> None:

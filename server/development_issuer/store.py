@@ -52,6 +52,13 @@ _CODES: Final = sa.Table(
     sa.Column("until", sa.Float, nullable=False),
     sa.Column("used", sa.Boolean, nullable=False),
 )
+#: The codes that were asked for with ``openid``. A table of its own, so that files of earlier versions are good.
+_OPENID: Final = sa.Table(
+    "openid_codes",
+    _METADATA,
+    sa.Column("digest", sa.ForeignKey("codes.digest", ondelete="CASCADE"), primary_key=True),
+    sa.Column("nonce", sa.String),
+)
 _REFRESH: Final = sa.Table(
     "refresh_tokens",
     _METADATA,
@@ -79,6 +86,7 @@ class Credential(Record):
     """A code or a refresh token that was shown, and what it stands for.
 
     It has the names by which Authlib asks. Only of a code are ``redirect_uri`` and ``code_challenge`` more than empty.
+    ``openid`` is whether an ID token comes with it, and ``nonce`` what that must repeat.
     """
 
     digest: str
@@ -87,6 +95,8 @@ class Credential(Record):
     redirect_uri: str = ""
     code_challenge: str = ""
     code_challenge_method: str = "S256"
+    openid: bool = False
+    nonce: str | None = None
 
     def get_redirect_uri(self) -> str:
         """Return where the code was sent."""
@@ -143,7 +153,16 @@ class Store:
             text = database.scalar(sa.select(_CLIENTS.c.metadata).where(_CLIENTS.c.id == client_id))
         return None if text is None else Client.from_json(client_id, text)
 
-    def allow(self, code: str, grant: Grant, *, redirect_uri: str, challenge: str) -> None:
+    def allow(
+        self,
+        code: str,
+        grant: Grant,
+        *,
+        redirect_uri: str,
+        challenge: str,
+        openid: bool = False,
+        nonce: str | None = None,
+    ) -> None:
         """Keep what a person has just allowed, and the code that stands for it."""
         self._sweep()
         now = self._now()
@@ -169,13 +188,25 @@ class Store:
                     used=False,
                 )
             )
+            if openid:
+                database.execute(_OPENID.insert().values(digest=digest(code), nonce=nonce))
 
     def code(self, code: str) -> Credential | None:
         """Return what a code stands for: None for one that was never given, or has run out unused."""
         row = self._find(_CODES, code)
         if row is None or (not row.used and row.until <= self._now()):
             return None
-        return Credential(row.digest, _grant(row), row.used, row.redirect_uri, row.challenge)
+        with self._engine.connect() as database:
+            openid = database.execute(sa.select(_OPENID).where(_OPENID.c.digest == row.digest)).one_or_none()
+        return Credential(
+            row.digest,
+            _grant(row),
+            row.used,
+            row.redirect_uri,
+            row.challenge,
+            openid=openid is not None,
+            nonce=openid.nonce if openid is not None else None,
+        )
 
     def refresh_token(self, token: str) -> Credential | None:
         """Return what a refresh token stands for: None for one that was never given, or has run out."""

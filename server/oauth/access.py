@@ -1,6 +1,6 @@
 """What HTTP needs to know to let callers in: who verifies tokens, for which resource, and whose tokens they are."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urljoin, urlsplit
 
@@ -11,16 +11,26 @@ _WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 
 
 @dataclass(frozen=True, slots=True)
+class PageClient:
+    """What the approval page is at an issuer: a client of its own. Without a secret it proves itself by PKCE alone."""
+
+    issuer: IssuerSection
+    client_id: str
+    secret: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Access:
     """The way in for those who show a token.
 
     ``resource`` is the endpoint's URL as clients know it, which tokens must be for (RFC 8707). ``issuers`` has at least
-    one; whoever comes without a token is sent to the first.
+    one; whoever comes without a token is sent to the first. ``page`` is None where people cannot sign in to a page.
     """
 
     verifier: Verifier
     resource: str
     issuers: tuple[IssuerSection, ...]
+    page: PageClient | None = None
 
     @property
     def metadata_url(self) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from guideway.dsl.errors import Code
 from guideway.interpreter.approvals import Binding, Question, Ticket, TicketState, Undecidable, Who, new_id, why_not
@@ -18,6 +19,7 @@ class RecordsInMemory:
         self.kept: dict[str, Ticket] = {}
         self.mutations: list[tuple[str | None, Mutation]] = []
         self.down = False
+        self.sessions = SessionsInMemory()
 
     def _aged(self, now: float) -> dict[str, Ticket]:
         if self.down:
@@ -72,11 +74,11 @@ class RecordsInMemory:
         del run_id, allowances, now
         return []
 
-    async def settle(self, run_id: str, used: Mapping[str, int], outcome: str, now: float) -> None:
-        del used, now
     async def overruns(self, allowances: Sequence[Allowance], now: float) -> list[Overrun]:
         raise NotImplementedError
 
+    async def settle(self, run_id: str, used: Mapping[str, int], outcome: str, now: float) -> None:
+        del used, now
         for ticket in list(self.kept.values()):
             if ticket.run_id == run_id:
                 self.kept[ticket.id] = replace(ticket, outcome=outcome)
@@ -92,3 +94,28 @@ class RecordsInMemory:
 
     async def close(self) -> None:
         """Nothing is held open."""
+
+
+class SessionsInMemory:
+    """Sessions of one process, by the digests of their cookies."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, tuple[dict[str, Any], float]] = {}
+
+    async def put(self, id_hash: str, content: Mapping[str, Any], expires_at: float) -> None:
+        self.kept[id_hash] = dict(content), expires_at
+
+    async def get(self, id_hash: str, now: float) -> dict[str, Any] | None:
+        content, expires_at = self.kept.get(id_hash, (None, 0.0))
+        return content if now < expires_at else None
+
+    async def take(self, id_hash: str, now: float) -> dict[str, Any] | None:
+        content = await self.get(id_hash, now)
+        self.kept.pop(id_hash, None)
+        return content
+
+    async def delete(self, id_hash: str) -> None:
+        self.kept.pop(id_hash, None)
+
+    async def prune(self, now: float) -> None:
+        self.kept = {key: (content, ends) for key, (content, ends) in self.kept.items() if now < ends}

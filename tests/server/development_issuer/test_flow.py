@@ -9,7 +9,7 @@ from joserfc import jwt
 from joserfc.jwk import KeySet
 
 from guideway.dsl.scopes import Scope
-from tests.server.development_issuer.browser import approve, parameters
+from tests.server.development_issuer.browser import Browser, approve, parameters
 from tests.server.development_issuer.world import CODE, PEOPLE, READ, RESOURCE, WRITE, Client, opened, running
 
 pytestmark = pytest.mark.anyio
@@ -54,7 +54,7 @@ async def test_the_metadata_says_what_is_served_and_nothing_more(issuer: str, ht
         "registration_endpoint": f"{issuer}/register",
         "revocation_endpoint": f"{issuer}/revoke",
         "jwks_uri": f"{issuer}/jwks",
-        "scopes_supported": [READ, WRITE],
+        "scopes_supported": ["openid", READ, WRITE],
         "response_types_supported": ["code"],
         "response_modes_supported": ["query"],
         "grant_types_supported": ["authorization_code", "refresh_token"],
@@ -63,9 +63,28 @@ async def test_the_metadata_says_what_is_served_and_nothing_more(issuer: str, ht
         "code_challenge_methods_supported": ["S256"],
         "authorization_response_iss_parameter_supported": True,
         "client_id_metadata_document_supported": True,
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": ["ES256"],
     }
-    # It is no OpenID provider, so it does not say that it is one.
-    assert (await http.get(f"{issuer}/.well-known/openid-configuration")).status_code == 404
+    assert (await http.get(f"{issuer}/.well-known/openid-configuration")).json() == metadata
+
+
+async def test_who_asks_for_it_is_told_who_has_signed_in(issuer: str, client: Client) -> None:
+    given = await client.tokens(scope=f"openid {READ}", nonce="a-nonce")
+    header, claims = opened(given["id_token"])
+    assert header["alg"] == "ES256"
+    assert claims.pop("exp") > claims.pop("iat")
+    assert claims == {"iss": issuer, "sub": "alice", "aud": client.client_id, "nonce": "a-nonce"}
+    assert "openid" not in opened(given["access_token"])[1]["scope"]
+    again = (await client.refresh(given["refresh_token"])).json()
+    assert "id_token" not in again, "the question was answered"
+    assert "id_token" not in await client.tokens()
+
+
+async def test_nobody_is_let_in_without_being_asked(client: Client) -> None:
+    async with Browser() as browser:
+        answer = await browser.consent(client.url(scope=f"openid {READ}", prompt="none"), CODE, "alice")
+    assert parameters(answer.headers["location"])["error"] == "interaction_required"
 
 
 async def test_the_answer_names_its_issuer_and_brings_back_the_state(issuer: str, client: Client) -> None:

@@ -1,0 +1,11 @@
+"""Where page and API stand, and by which name the development issuer knows the page. Loads nothing."""
+
+from typing import Final
+
+PAGE: Final = "/approvals"
+API: Final = "/api/approvals"
+
+SIGNED_IN: Final = f"{PAGE}/signed-in"
+"""Where an issuer sends browsers back to."""
+
+DEVELOPMENT_CLIENT: Final = "guideway-approval-page"
