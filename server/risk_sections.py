@@ -7,11 +7,13 @@ Every default is safe: what is not stated of a service asks a person. What table
 from dataclasses import replace
 from datetime import date, datetime
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, Strict, model_validator
 
 from guideway.interpreter.approvals import LIFETIME
 from guideway.interpreter.impact import DEFAULT_RULES, Bounds
+from guideway.interpreter.probes.addresses import objection, parse
 from guideway.interpreter.quotas import DAY
 from guideway.interpreter.risk import Impact, Quota, Reversibility, Risk, Tier
 from guideway.interpreter.windows import Freeze, Window
@@ -138,19 +140,41 @@ class FreezeSection(Section):
         return Freeze(name, self.begins, self.ends, self.reason)
 
 
+def _reachable(url: str) -> str:
+    address = parse(urlsplit(url).hostname or "")
+    why = objection(address) if address is not None else None
+    if why is not None:
+        raise ValueError(f"cannot be there: the address {why.partition(';')[0]}")
+    return url
+
+
 Occasions = Literal["pending", "decided", "expired", "review", "break_glass"]
 
 
 class WebhookSection(Section):
-    """``[approvals.webhooks.NAME]``: who is told of tickets and runs. The secret signs what is posted."""
+    """``[approvals.webhooks.NAME]``: who is told of tickets and runs. The secret signs what is posted.
 
-    url: Url
+    The URL stands in a file or in an environment variable where it is a secret itself, as Slack's are.
+    """
+
+    url: Annotated[Url, AfterValidator(_reachable)] | None = None
+    url_file: FilePath | None = None
+    url_env: Text | None = None
+    ca_file: FilePath | None = None
     secret_file: FilePath | None = None
     secret_env: Text | None = None
     format: Literal["json", "slack"] = "json"
     events: Annotated[frozenset[Occasions], Field(min_length=1), Strict(False)] = frozenset(
         ("pending", "decided", "expired", "review", "break_glass")
     )
+
+    @model_validator(mode="after")
+    def _one_url(self) -> Self:
+        given = [key for key in ("url", "url_file", "url_env") if getattr(self, key) is not None]
+        if len(given) != 1:
+            words = f", and has {' and '.join(f'`{key}`' for key in given)}" if given else ""
+            raise ValueError(f"needs one of `url`, `url_file` and `url_env`{words}")
+        return self
 
     @model_validator(mode="after")
     def _one_secret(self) -> Self:

@@ -18,6 +18,7 @@ from guideway.interpreter.pipeline import Deadlines, Pipeline
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.secret import read_secret
 from guideway.interpreter.service import Service
+from guideway.interpreter.store import Store
 from guideway.server.approvals.paths import DEVELOPMENT_CLIENT
 from guideway.server.config import Config
 from guideway.server.config_errors import ConfigError, Problem
@@ -27,9 +28,9 @@ from guideway.server.oauth.access import Access, PageClient
 from guideway.server.policy import Policy
 from guideway.server.sections import DEVELOPMENT, IssuerSection, ServiceSection
 from guideway.server.ssh_ways import SshWays
+from guideway.server.stores import open_configured
 
 #: The caller where the configuration names none. Nobody gave it a scope, so it has none.
-from guideway.server.stores import open_configured
 NOBODY = Principal("nobody", frozenset())
 
 
@@ -38,9 +39,9 @@ def build(config: Config) -> Pipeline:
     limits, deadlines = config.limits, config.deadlines
     ways = SshWays(config.ssh, config.ssh_patterns.values())
     policy, fleet = Policy(config), Fleet()
+    records, leases = open_configured(config)
     shared = _Made(config.shared, _Maker(None, policy, ways, fleet))
     tenants = {tenant: _Made(own, _Maker(tenant, policy, ways, fleet)) for tenant, own in config.own.items()}
-    records, leases = open_configured(config)
     return Pipeline(
         shared.inventory(),
         tenants={tenant: shared.inventory(own) for tenant, own in tenants.items()},
@@ -53,7 +54,12 @@ def build(config: Config) -> Pipeline:
             pipeline=deadlines.pipeline,
         ),
         reads_at_once=limits.reads_at_once,
-        gate=ImpactGate(policy.rules(), records=records, leases=leases),
+        gate=ImpactGate(
+            policy.rules(),
+            records=records,
+            leases=leases,
+            outbox=records.outbox if isinstance(records, Store) and config.approvals.webhooks else None,
+        ),
     )
 
 

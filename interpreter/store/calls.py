@@ -17,6 +17,7 @@ class Calls:
     keep_mutations = staticmethod(mutations.keep)
     last_mutations = staticmethod(mutations.last)
     put_event = staticmethod(outbox.put)
+    notice_is_due = staticmethod(outbox.is_due)
     claim_notices = staticmethod(outbox.claim)
     undelivered_notices = staticmethod(outbox.undelivered)
     forget_notice = staticmethod(outbox.forget)

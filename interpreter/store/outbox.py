@@ -24,6 +24,12 @@ def put(
         connection.execute(NOTICES.insert(), kept)
 
 
+def is_due(connection: sa.Connection, now: float, webhook: str) -> bool:
+    """Say whether a webhook has a notice that is due."""
+    due = sa.select(sa.exists().where(NOTICES.c.webhook == webhook, NOTICES.c.due_at <= now))
+    return bool(connection.scalar(due))
+
+
 def claim(connection: sa.Connection, now: float, most: int, webhook: str) -> list[Notice]:
     """Take a webhook's notices that are due, the oldest first. A claim that is not answered in time was an attempt."""
     connection.execute(NOTICES.delete().where(NOTICES.c.due_at.is_(None), NOTICES.c.created_at < now - KEPT_SECONDS))

@@ -121,7 +121,11 @@ class StoredOutbox:
         self._soon.put([event])
 
     async def claim(self, now: float, most: int, webhook: str) -> list[Notice]:
-        """Return a webhook's notices that are due, and nobody else's for a time."""
+        """Return a webhook's notices that are due, and nobody else's for a time. Writes nothing where none is."""
+        if self._soon.pending:
+            await to_thread.run_sync(self._soon.flush)
+        if not await self._opened.look(lambda calls, connection: calls.notice_is_due(connection, now, webhook)):
+            return []
         return await self._opened.write(
             lambda calls, work: calls.claim_notices(work.connection, work.now, most, webhook), now
         )

@@ -54,8 +54,7 @@ class Courier:
         async with anyio.create_task_group() as tasks:
             for webhook in self._webhooks:
                 tasks.start_soon(self._serve, webhook)
-            if any(Event.EXPIRED in webhook.events for webhook in self._webhooks):
-                tasks.start_soon(self._look_for_expired, expire)
+            tasks.start_soon(self._look_for_expired, expire)
 
     async def run_for(self, seconds: float) -> None:
         """Deliver what is due now, for so long at most; the rest is left for a server."""
