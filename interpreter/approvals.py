@@ -153,8 +153,13 @@ class Undecidable(Exception):  # noqa: N818  # it is an answer, not a fault
 
 
 def new_id() -> str:
-    """Return an id that nobody guesses: 144 bits, in 24 characters that need no quoting anywhere."""
-    return secrets.token_urlsafe(18)
+    """Return an id that nobody guesses: 144 bits, in 24 characters that need no quoting anywhere.
+
+    None begins as an option of a command line does.
+    """
+    while (made := secrets.token_urlsafe(18)).startswith("-"):
+        pass
+    return made
 
 
 def digest(program: Program) -> str:
