@@ -124,7 +124,8 @@ class StoredOutbox:
         """Return a webhook's notices that are due, and nobody else's for a time. Writes nothing where none is."""
         if self._soon.pending:
             await to_thread.run_sync(self._soon.flush)
-        if not await self._opened.look(lambda calls, connection: calls.notice_is_due(connection, now, webhook)):
+        # By ``read``: a ticket that expires while nobody looks is noticed here.
+        if not await self._opened.read(lambda calls, connection, at: calls.notice_is_due(connection, at, webhook), now):
             return []
         return await self._opened.write(
             lambda calls, work: calls.claim_notices(work.connection, work.now, most, webhook), now
