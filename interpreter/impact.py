@@ -33,7 +33,7 @@ from guideway.interpreter.inventory import Inventory
 from guideway.interpreter.leases import Busy, Leases, Place, ProcessLeases, Waited
 from guideway.interpreter.notices import Event, Outbox, of_run
 from guideway.interpreter.principal import Principal
-from guideway.interpreter.quotas import Allowance, Overrun
+from guideway.interpreter.quotas import Allowance, Overrun, overrun
 from guideway.interpreter.records import Mutation, Records, StoreUnavailable, TooManyOpen
 from guideway.interpreter.results import Outcome, Reason, Step
 from guideway.interpreter.risk import NO_QUOTA, Quota, Tier
@@ -290,12 +290,15 @@ class ImpactGate:
     async def foresee(self, candidate: Candidate, *, look: bool) -> Foreseen:
         """Return what stands between a program and its run, and change nothing. Raises ``StoreUnavailable``.
 
-        Quotas are looked at in the store only if ``look`` says so.
+        Uses that count against quotas are looked up in the store only if ``look`` says so; else there are none.
         """
         allowances = self._allowances(candidate)
         weighed = weigh(candidate.analysis, candidate.inventory)
-        overruns = tuple(await self._records().overruns(allowances, candidate.now)) if look and allowances else ()
-        return Foreseen(weighed, tuple(_closed(candidate)), overruns, looked=look or not allowances)
+        if look and allowances:
+            overruns = await self._records().overruns(allowances, candidate.now)
+        else:
+            overruns = [found for each in allowances if (found := overrun(each, (), candidate.now)) is not None]
+        return Foreseen(weighed, tuple(_closed(candidate)), tuple(overruns), looked=look or not allowances)
 
     def places(self, service: Service, caller: Principal) -> list[Place]:
         """Return what a restart of a service holds."""

@@ -7,7 +7,7 @@ import os
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from guideway.interpreter.approvals import Binding, Question, Ticket, TicketState, Who
 from guideway.interpreter.leases import Leases, Place, Waited
@@ -16,10 +16,11 @@ from guideway.interpreter.quotas import Allowance, Overrun
 from guideway.interpreter.records import Mutation, Records, StoreUnavailable
 from guideway.interpreter.secret import read_secret
 from guideway.interpreter.store import open_store
+from guideway.interpreter.store.folder import FILE
 from guideway.server.config import Config
 from guideway.server.state import NoStateError, state_folder
 
-FOLDER = "store"
+FOLDER: Final = "store"
 
 
 def store_folder(config: Config, environment: Mapping[str, str] = os.environ) -> Path:
@@ -36,6 +37,14 @@ def store_folder(config: Config, environment: Mapping[str, str] = os.environ) ->
 def is_shared(config: Config) -> bool:
     """Say whether the store is a database, which replicas share."""
     return config.store.url_file is not None or config.store.url_env is not None
+
+
+def is_there(config: Config, environment: Mapping[str, str] = os.environ) -> bool:
+    """Say whether there is a store that can be looked at without making one."""
+    try:
+        return is_shared(config) or (store_folder(config, environment) / FILE).exists()
+    except (NoStateError, OSError):
+        return False
 
 
 def store_url(config: Config) -> str:
@@ -66,17 +75,19 @@ def open_configured(config: Config, environment: Mapping[str, str] = os.environ)
 class NoStore:
     """A store that cannot be had: every call says why. So whatever needs one is refused, and nothing else."""
 
+    # ruff: noqa: ARG002  # it takes what a store takes, and does nothing with it
+
     def __init__(self, why: str) -> None:
         self.why = why
 
     def _fail(self) -> NoReturn:
         raise StoreUnavailable(self.why)
 
-    async def ask(self, question: Question, now: float, *, lifetime: float, most_open: int) -> Ticket:  # noqa: ARG002
+    async def ask(self, question: Question, now: float, *, lifetime: float, most_open: int) -> Ticket:
         """Raise ``StoreUnavailable``, as all of them do."""
         self._fail()
 
-    async def ticket(self, ticket_id: str, now: float) -> Ticket | None:  # noqa: ARG002
+    async def ticket(self, ticket_id: str, now: float) -> Ticket | None:
         """See ``ask``."""
         self._fail()
 
@@ -86,35 +97,35 @@ class NoStore:
         now: float,
         *,
         states: Collection[TicketState] = (),
-        most: int = 50,  # noqa: ARG002
+        most: int = 50,
     ) -> list[Ticket]:
         """See ``ask``."""
         self._fail()
 
-    async def decide(self, ticket_id: str, *, approve: bool, by: Who, reason: str, now: float) -> Ticket:  # noqa: ARG002
+    async def decide(self, ticket_id: str, *, approve: bool, by: Who, reason: str, now: float) -> Ticket:
         """See ``ask``."""
         self._fail()
 
     async def use(
         self,
-        ticket_id: str,  # noqa: ARG002
-        binding: Binding,  # noqa: ARG002
-        run_id: str,  # noqa: ARG002
-        allowances: Sequence[Allowance],  # noqa: ARG002
-        now: float,  # noqa: ARG002
+        ticket_id: str,
+        binding: Binding,
+        run_id: str,
+        allowances: Sequence[Allowance],
+        now: float,
     ) -> NoReturn:
         """See ``ask``."""
         self._fail()
 
-    async def reserve(self, run_id: str, allowances: Sequence[Allowance], now: float) -> list[Overrun]:  # noqa: ARG002
+    async def reserve(self, run_id: str, allowances: Sequence[Allowance], now: float) -> list[Overrun]:
         """See ``ask``."""
         self._fail()
 
-    async def overruns(self, allowances: Sequence[Allowance], now: float) -> list[Overrun]:  # noqa: ARG002
+    async def overruns(self, allowances: Sequence[Allowance], now: float) -> list[Overrun]:
         """See ``ask``."""
         self._fail()
 
-    async def settle(self, run_id: str, used: Mapping[str, int], outcome: str, now: float) -> None:  # noqa: ARG002
+    async def settle(self, run_id: str, used: Mapping[str, int], outcome: str, now: float) -> None:
         """See ``ask``."""
         self._fail()
 
@@ -126,13 +137,13 @@ class NoStore:
         tenant: str | None,
         services: Collection[str],
         *,
-        most: int = 5,  # noqa: ARG002
+        most: int = 5,
     ) -> list[Mutation]:
         """See ``ask``."""
         self._fail()
 
     @asynccontextmanager
-    async def hold(self, places: Sequence[Place], run_id: str, wait: float) -> AsyncIterator[Waited]:  # noqa: ARG002
+    async def hold(self, places: Sequence[Place], run_id: str, wait: float) -> AsyncIterator[Waited]:
         """See ``ask``."""
         self._fail()
         yield Waited(0.0)

@@ -16,10 +16,9 @@ import sqlalchemy as sa
 
 from guideway.interpreter.extras import install
 from guideway.interpreter.records import StoreUnavailable
-from guideway.interpreter.store.folder import private_file, private_folder
+from guideway.interpreter.store.folder import FILE, private_file, private_folder
 from guideway.interpreter.store.tables import METADATA, SCHEMA_VERSION, STORE
 
-FILE: Final = "guideway.sqlite3"
 BUSY_SECONDS: Final = 10
 """How long a transaction waits for others, and how long one may keep others waiting."""
 

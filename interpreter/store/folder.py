@@ -3,8 +3,12 @@
 import os
 import stat
 from pathlib import Path
+from typing import Final
 
 from guideway.interpreter.records import StoreUnavailable
+
+FILE: Final = "guideway.sqlite3"
+"""The database in the folder."""
 
 
 def private_folder(path: Path) -> Path:

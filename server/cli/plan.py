@@ -2,7 +2,10 @@
 
 import argparse
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
+
+import anyio
 
 from guideway.dsl.analysis import Analysis, WorstCase, analyze
 from guideway.dsl.ast import Command as Node
@@ -17,21 +20,35 @@ from guideway.interpreter.principal import Principal
 from guideway.server import wiring
 from guideway.server.cli.command import Command, Exit, add_configuration
 from guideway.server.cli.configured import explain_nobody, read_caller, read_config
-from guideway.server.cli.console import BOLD, GREEN, RED, Console, write_json
+from guideway.server.cli.console import BOLD, GREEN, RED, YELLOW, Console, write_json
 from guideway.server.cli.files import read_program
+from guideway.server.cli.outlook import Outlook, look_ahead
 from guideway.server.cli.refusals import say_refusal, say_warnings
+from guideway.server.stores import is_there
 
 _KINDS = {Target.HOST: "host", Target.SERVICE: "service", Target.RESTARTABLE: "service"}
 
 
 class _Plan(Record):
-    """What is known of a program beforehand. ``seconds`` is None where a target is unknown, and so is its deadline."""
+    """What is known of a program beforehand. ``seconds`` is None where a target is unknown, and so is its deadline.
+
+    ``outlook`` is None there too.
+    """
 
     source: Source
     analysis: Analysis
     worst: WorstCase
     seconds: float | None
     refusal: Refusal | None
+    outlook: Outlook | None
+
+    def exit(self) -> Exit:
+        """Return how the command ends: as ``guideway run`` would, as far as that is known."""
+        if self.refusal is not None:
+            return Exit.REFUSED
+        if self.outlook is None or (not self.outlook.causes and not self.outlook.closed):
+            return Exit.OK
+        return Exit.APPROVAL if self.outlook.can_ask and not self.outlook.closed else Exit.REFUSED
 
     def needs(self) -> Iterator[tuple[Scope, list[tuple[int, int, Node]]]]:
         """Yield each scope with the commands that need it and their lines and columns."""
@@ -76,6 +93,7 @@ class _Plan(Record):
                 "seconds": self.seconds,
                 "pipeline_seconds": pipeline.deadlines.pipeline,
             },
+            "impact": self.outlook and self.outlook.to_json(),
             "warnings": [one.to_json(self.source) for one in self.analysis.warnings],
             "refusal": self.refusal and self.refusal.to_json(),
         }
@@ -92,7 +110,8 @@ def _run(options: argparse.Namespace) -> int:
     console, errors = Console(options.color), Console(options.color, error=True)
     pipeline = wiring.build(config)
     try:
-        plan = _plan(read_program(options.file, most=config.limits.bytes), pipeline, caller)
+        source = read_program(options.file, most=config.limits.bytes)
+        plan = anyio.run(partial(_plan, source, pipeline, caller, store_is_there=is_there(config)))
     except Refusal as refusal:  # no tree to say anything about
         if options.json:
             write_json({"name": refusal.source.name, "admitted": False, "refusal": refusal.to_json()})
@@ -107,10 +126,10 @@ def _run(options: argparse.Namespace) -> int:
         say_warnings(errors, plan.source, plan.analysis.warnings)
         if plan.refusal is not None:
             say_refusal(errors, plan.refusal, explain_nobody(config, caller))
-    return Exit.OK if plan.refusal is None else Exit.REFUSED
+    return plan.exit()
 
 
-def _plan(source: Source, pipeline: Pipeline, caller: Principal) -> _Plan:
+async def _plan(source: Source, pipeline: Pipeline, caller: Principal, *, store_is_there: bool) -> _Plan:
     """Return the plan of a program. Raises ``Refusal`` where it does not parse."""
     refusal: Refusal | None = None
     try:
@@ -123,11 +142,18 @@ def _plan(source: Source, pipeline: Pipeline, caller: Principal) -> _Plan:
     inventory = pipeline.inventory_of(caller)
     known = all(inventory.allows(command.names, name) for command, name in analysis.targets)
     worst = analysis.worst_case(lambda command: pipeline.deadline(inventory, command) if known else 0)
-    return _Plan(source, analysis, worst, worst.seconds if known else None, refusal)
+    outlook = await look_ahead(pipeline, analysis, worst, caller, store_is_there=store_is_there) if known else None
+    return _Plan(source, analysis, worst, worst.seconds if known else None, refusal, outlook)
 
 
 def _show(console: Console, plan: _Plan, pipeline: Pipeline, caller: Principal) -> None:
-    verdict = ("may run", GREEN) if plan.refusal is None else (f"would be refused: {plan.refusal}", RED)
+    waits = plan.outlook.verdict() if plan.outlook else None
+    if plan.refusal is not None:
+        verdict = f"would be refused: {plan.refusal}", RED
+    elif waits is not None:
+        verdict = waits, YELLOW
+    else:
+        verdict = "may run", GREEN
     console.line((plan.source.name, BOLD), f", as {caller.subject}: ", verdict)
     console.line(("needs", BOLD))
     for scope, nodes in plan.needs():
@@ -137,6 +163,8 @@ def _show(console: Console, plan: _Plan, pipeline: Pipeline, caller: Principal) 
     console.line(("touches", BOLD))
     for kind, name, keywords in plan.touches():
         console.line(f"  {kind:<8} {name}: {', '.join(keywords)}")
+    if plan.outlook is not None:
+        plan.outlook.show(console)
     console.line(("at most", BOLD))
     for (keyword, name), times in sorted(plan.worst.targets.items()):
         console.line(f'  {keyword} "{name}"', f", {times} times" if times > 1 else ", once")
@@ -147,10 +175,15 @@ def _show(console: Console, plan: _Plan, pipeline: Pipeline, caller: Principal) 
 
 COMMAND = Command(
     summary="say what a program needs and may do, and touch nothing",
-    description="Say which scopes a program needs and for which lines, what it touches, the most that it can do, and\n"
-    "whether this caller may run it. Nothing is asked of any host or service.",
+    description="Say which scopes a program needs and for which lines, what it touches, in which tier it is and why,\n"
+    "the most that it can do, and whether this caller may run it or a person has to approve it first. Nothing is\n"
+    "asked of any host or service.",
     examples=("guideway plan restart.diag", "guideway plan --json --as operator restart.diag"),
-    exits=((Exit.OK, "this caller may run the program"), (Exit.REFUSED, "the program would be refused")),
+    exits=(
+        (Exit.OK, "this caller may run the program"),
+        (Exit.REFUSED, "the program would be refused, also because it is frozen now or nobody could approve it"),
+        (Exit.APPROVAL, "a person must approve it first"),
+    ),
     arguments=_arguments,
     run=_run,
 )
