@@ -21,6 +21,7 @@ from guideway.server.approvals.paths import PAGE, SIGNED_IN
 from guideway.server.approvals.rendered import HEADERS, STATIC, page, static
 from guideway.server.approvals.shown import decision_values, list_values, ticket_values
 from guideway.server.approvals.sign_in import NotSignedIn, SignIn
+from guideway.server.approvals.view import words
 from guideway.server.approvals.visitors import MOST_SECONDS, Visitor, Visitors
 from guideway.server.listen import spellings
 from guideway.server.oauth.access import Access
@@ -114,7 +115,7 @@ class Pages:
                 raise
             problem = "Say why it may run in spite of the freeze."
         values = ticket_values(await self._desk.ticket(visitor.principal, ticket_id))
-        return self._ticket_page(visitor, values | {"error": problem, "typed": reason[:MOST_WORDS]}, 422)
+        return self._ticket_page(visitor, values | {"error": problem, "typed": words(reason)}, 422)
 
     async def _begin(self, request: Request) -> Response:
         """Send a browser to the issuer."""

@@ -45,12 +45,16 @@ def facts(ticket: Ticket, inventory: Inventory, history: Iterable[Mutation], now
         "program": format_program(program) if program else words(question.program, len(question.program)) + "\n",
         "digest": bound.digest,
         "worst_case": [
-            {"command": keyword, "target": target, "times": times}
+            {"command": words(keyword), "target": words(target), "times": times}
             for (keyword, target), times in sorted(question.worst_case.items())
         ],
         "seconds": question.seconds,
         "targets": _targets(program, inventory) if program else [],
-        "causes": [cause.to_json() | {"source": words(cause.source)} for cause in question.causes],
+        "causes": [
+            cause.to_json()
+            | {"command": words(cause.command), "target": words(cause.target), "source": words(cause.source)}
+            for cause in question.causes
+        ],
         "asked_by": _who(bound.who) | {"client_says": words(question.client_says)},
         "tenant": words(bound.tenant, MOST_NAME),
         "break_glass": words(question.break_glass),
@@ -58,8 +62,8 @@ def facts(ticket: Ticket, inventory: Inventory, history: Iterable[Mutation], now
         "decided_by": _who(ticket.decided_by) if ticket.decided_by else None,
         "reason": words(ticket.reason),
         "used_at": moment(ticket.used_at),
-        "run_id": ticket.run_id,
-        "outcome": ticket.outcome,
+        "run_id": words(ticket.run_id),
+        "outcome": words(ticket.outcome),
         "history": _history(history),
     }
 
@@ -136,10 +140,10 @@ def _history(mutations: Iterable[Mutation]) -> Mapping[str, list[dict[str, Any]]
     for each in mutations:
         found.setdefault(each.service, []).append(
             {
-                "run_id": each.run_id,
+                "run_id": words(each.run_id),
                 "at": moment(each.started_at),
                 "who": _who(each.who),
-                "outcome": each.outcome,
+                "outcome": words(each.outcome),
                 "message": words(each.message),
             }
         )

@@ -109,7 +109,7 @@ class _Server(uvicorn.Server):
 @dataclass
 class Issuer:
     """The server, listening while it is entered. ``requests`` counts what was asked, by the endpoint's name:
-    ``metadata`` (RFC 8414), ``openid``, ``keys``, ``introspection``.
+    ``metadata`` (RFC 8414), ``openid``, ``keys``, ``introspection``, ``token``, which has only what ``replies`` has.
 
     ``metadata``, ``signers`` and ``junk_keys`` are published as they are at the time. ``replies`` has, by the same
     names, what is answered instead. An endpoint whose name is in ``stuck``, or about a token that is,
@@ -170,6 +170,7 @@ class Issuer:
             f"{self.path.rstrip('/')}/.well-known/openid-configuration": "openid",
             "/keys": "keys",
             "/introspection": "introspection",
+            "/token": "token",
         }
         routes = [Route(path, self._endpoint(name), methods=["GET", "POST"]) for path, name in names.items()]
         config = uvicorn.Config(Starlette(routes=routes), http="h11", ws="none", lifespan="off", log_config=None)
