@@ -66,7 +66,7 @@ def decision_values(seen: Seen) -> dict[str, Any]:
     """Return what the part of that page shows that changes by itself."""
     return {
         "t": entry(seen),
-        "version": f"{seen.ticket.state}-{seen.ticket.outcome or ''}",
+        "version": f"{seen.ticket.state}-{seen.facts['outcome'] or ''}",
         "now": round(time.time(), 3),
         "own": seen.own,
         "may_approve": seen.may_approve,
