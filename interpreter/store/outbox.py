@@ -14,9 +14,10 @@ KEPT_SECONDS: Final = 90 * 86_400.0
 def put(
     connection: sa.Connection, webhooks: Mapping[str, Collection[Event]], event: Mapping[str, Any], now: float
 ) -> None:
-    """Keep an event for each webhook that wants its kind."""
+    """Keep an event for each webhook that wants its kind. It is due since it happened, which may be a moment ago."""
+    due_at = min(now, event["at"])
     kept = [
-        {"webhook": name, "event": dict(event), "created_at": now, "due_at": now, "attempts": 0}
+        {"webhook": name, "event": dict(event), "created_at": now, "due_at": due_at, "attempts": 0}
         for name, wanted in webhooks.items()
         if event["event"] in wanted
     ]

@@ -17,6 +17,7 @@ COMMANDS = {
     "check": "say everything that is wrong with programs",
     "fmt": "write programs in their canonical form",
     "plan": "say what a program needs and may do, and touch nothing",
+    "approvals": "show and decide on what waits for a person",
     "grammar": "print a caller's copy of the grammar",
     "inventory": "list what programs can name, or try it",
     "token": "print a token of the development issuer",

@@ -3,7 +3,8 @@
 import argparse
 import datetime
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar, get_args
@@ -25,9 +26,12 @@ from guideway.server.config_errors import ConfigError
 from guideway.server.development_issuer.sign_in import new_code
 from guideway.server.oauth.access import Access
 from guideway.server.oauth.caller import caller as caller_by_token
+from guideway.server.request_state import configured_keys
 from guideway.server.section import is_loopback
 from guideway.server.sections import LogLevel
 from guideway.server.tool import ToolServer, build_server
+from guideway.server.webhooks.configured import courier_of
+from guideway.server.webhooks.courier import Courier
 
 _Error = TypeVar("_Error", bound=BaseException)
 
@@ -59,6 +63,7 @@ def _run(options: argparse.Namespace) -> int:
     by_token = not options.stdio and config.asks_for_tokens
     who = _Tokens(options, config) if by_token else _Configured(options, config)
     serve: Callable[[ToolServer], Awaitable[None]]
+    known: list[str] = []
     if options.stdio:
         if options.json:
             raise Complaint("--json cannot go with --stdio: standard output belongs to the protocol")
@@ -74,6 +79,7 @@ def _run(options: argparse.Namespace) -> int:
             if options.json:
                 write_json({"url": url, **who.to_json(config.server.url or url)})
                 sys.stdout.flush()
+            known.append(config.server.url or url)
             errors.line(f"serving {url} {who}; Ctrl-C stops it")
             if who.sign_in:
                 errors.line(who.sign_in)
@@ -92,8 +98,28 @@ def _run(options: argparse.Namespace) -> int:
     if who.note:
         errors.line(f"note: {who.note}")
     errors.stream.flush()
-    anyio.run(_serve, wiring.build(config), who.caller, serve)
+    pipeline = wiring.build(config)
+    server = _server(config, pipeline, who.caller)
+    anyio.run(_serve, pipeline, server, serve, _courier(config, pipeline, known))
     return Exit.OK
+
+
+def _server(config: Config, pipeline: Pipeline, caller: Callable[[], Principal]) -> ToolServer:
+    """Return the server, which asks people as the configuration says."""
+    try:
+        return build_server(pipeline, caller, forms=config.approvals.form, keys=configured_keys(config))
+    except ConfigError as error:
+        raise complaint(error) from None
+
+
+def _courier(config: Config, pipeline: Pipeline, known: Sequence[str]) -> Courier | None:
+    """Return what tells people, None where nobody is to be told. ``known`` gets the endpoint's URL in time."""
+    if pipeline.gate.outbox is None:
+        return None
+    try:
+        return courier_of(config, pipeline.gate.outbox, lambda: known[0] if known else config.server.url)
+    except ConfigError as error:
+        raise complaint(error) from None
 
 
 class _Configured:
@@ -149,13 +175,36 @@ class _Tokens:
 
 
 async def _serve(
-    pipeline: Pipeline, caller: Callable[[], Principal], serve: Callable[[ToolServer], Awaitable[None]]
+    pipeline: Pipeline,
+    server: ToolServer,
+    serve: Callable[[ToolServer], Awaitable[None]],
+    courier: Courier | None,
 ) -> None:
+    complaints: list[Complaint] = []
+
+    async def serve_on() -> None:
+        try:
+            await serve(server)
+        except Complaint as complaint:  # which a task group would wrap
+            complaints.append(complaint)
+        tasks.cancel_scope.cancel()
+
     try:
-        await serve(build_server(pipeline, caller))
+        async with anyio.create_task_group() as tasks:
+            if courier is not None:
+                tasks.start_soon(partial(courier.run, partial(_expire, pipeline)))
+            await serve_on()
     finally:
         with anyio.CancelScope(shield=True):
             await pipeline.close()
+    if complaints:
+        raise complaints[0]
+
+
+async def _expire(pipeline: Pipeline) -> None:
+    """Look at the tickets: those whose time is over expire, whoever looks."""
+    if pipeline.gate.records is not None:
+        await pipeline.gate.records.tickets(None, time.time(), most=1)
 
 
 async def _serve_http(

@@ -23,6 +23,8 @@ caller = "operator"
 scopes = ["mcp:diag:read", "mcp:diag:write"]
 [callers.reader]
 scopes = ["mcp:diag:read"]
+[callers.approver]
+scopes = ["mcp:diag:approve"]
 [server]
 port = {port}
 [hosts."api.internal"]
