@@ -157,6 +157,7 @@ def _configuration(options: argparse.Namespace) -> Iterator[Finding]:
             yield Finding(Grade.OK, "caller", f"{caller.subject} has {' '.join(sorted(caller.scopes))}")
     yield from _tls(config)
     yield from _issuers(config)
+    yield from _risk(config)
     yield from _inventory(config)
 
 
@@ -195,6 +196,13 @@ def _issuers(config: "Config") -> Iterator[Finding]:
         from guideway.server.cli.issuers import look_at_issuers  # noqa: PLC0415  # loads cryptography
 
         yield from anyio.run(look_at_issuers, config)
+
+
+def _risk(config: "Config") -> Iterator[Finding]:
+    """Look at what restarts ask of people, and at the store."""
+    from guideway.server.cli.risk_findings import look_at_risk  # noqa: PLC0415  # see above
+
+    yield from look_at_risk(config)
 
 
 def _inventory(config: "Config") -> Iterator[Finding]:
@@ -237,8 +245,8 @@ async def _icmp(config: "Config") -> Finding:
 
 COMMAND = Command(
     summary="say what is wrong with this installation and how to mend it",
-    description="Look at the packages, the configuration, the caller, the issuers, everything in the inventory and\n"
-    "the terminal, and say what is wrong and how to mend it. Changes nothing.",
+    description="Look at the packages, the configuration, the caller, the issuers, what restarts ask of people, the\n"
+    "store, everything in the inventory and the terminal, and say what is wrong and how to mend it. Changes nothing.",
     examples=("guideway doctor", "guideway doctor --json"),
     exits=((Exit.OK, "nothing is wrong; there may be notes"), (Exit.FAILED, "something is wrong")),
     arguments=_arguments,

@@ -22,13 +22,13 @@ from guideway.server import wiring
 from guideway.server.cli.command import Command, Complaint, Exit
 from guideway.server.cli.configured import read_config
 from guideway.server.cli.console import DIM, GREEN, RED, YELLOW, Console, write_json
+from guideway.server.cli.inventory_list import EMPTY, list_inventory, of_tenant
 from guideway.server.config import Config
 from guideway.server.entries import HostPatternEntry, ServicePatternEntry
 from guideway.server.render import UNWELL, quoted_lines
 
 _Pattern = TypeVar("_Pattern", HostPatternEntry, ServicePatternEntry)
 
-_EMPTY = "the inventory is empty: docs/configuration.md says how to describe what there is"
 _ASK_ONE = "`guideway inventory check NAME` asks one of its names"
 _AT_ONCE = 32  # sockets and threads are bounded, however large the inventory
 
@@ -173,7 +173,7 @@ def show(console: Console, finding: Finding) -> None:
     else:
         verdict = (f"{'ok':<7}", GREEN if finding.state in (None, State.RUNNING) else YELLOW)
     reason = f"{finding.reason}: " if finding.reason else ""
-    what = (f" ({finding.backend}{_of(finding.tenant)})", DIM)
+    what = (f" ({finding.backend}{of_tenant(finding.tenant)})", DIM)
     console.line(verdict, f"{finding.kind:<8} {finding.name}", what, f": {reason}{finding.found}")
     for line in quoted_lines(finding.explanation()):
         console.line((line, DIM))
@@ -193,7 +193,8 @@ def _run(options: argparse.Namespace) -> int:
     if options.action == "list":
         if options.names:
             raise Complaint("`list` takes no names", help="`guideway inventory check NAME` asks one")
-        return _list(config, console, as_json=options.json)
+        list_inventory(config, console, as_json=options.json)
+        return Exit.OK
     findings = anyio.run(partial(look, config, wiring.build(config), options.names))
     missing = set(options.names).difference(finding.name for finding in findings)
     if missing:
@@ -206,7 +207,7 @@ def _run(options: argparse.Namespace) -> int:
         for finding in findings:
             show(console, finding)
         if not findings:
-            console.line(_EMPTY)
+            console.line(EMPTY)
     return Exit.OK if fine else Exit.FAILED
 
 
@@ -218,46 +219,10 @@ def _mend(config: Config, name: str) -> str:
     return f"did you mean `{near}`?" if near else "`guideway inventory list` says what there is"
 
 
-def _list(config: Config, console: Console, *, as_json: bool) -> int:
-    hosts: list[dict[str, Any]] = [
-        {"tenant": tenant, "name": name, "probe": entry.kind}
-        for tenant, owned in config.entries()
-        for name, entry in sorted(owned.every_host().items())
-    ]
-    services: list[dict[str, Any]] = [
-        {
-            "tenant": tenant,
-            "name": name,
-            "driver": entry.kind,
-            "health": entry.health_kind,
-            "restartable": entry.common.restartable,
-        }
-        for tenant, owned in config.entries()
-        for name, entry in sorted(owned.every_service().items())
-    ]
-    if as_json:
-        write_json({"hosts": hosts, "services": services})
-        return Exit.OK
-    if not hosts and not services:
-        console.line(_EMPTY)
-    for host in hosts:
-        console.line(f"host     {host['name']}", (f" ({host['probe']}{_of(host['tenant'])})", DIM))
-    for service in services:
-        health = f", health: {service['health']}" if service["health"] else ""
-        fixed = "" if service["restartable"] else ", not restartable"
-        console.line(
-            f"service  {service['name']}", (f" ({service['driver']}{health}{fixed}{_of(service['tenant'])})", DIM)
-        )
-    return Exit.OK
-
-
-def _of(tenant: str | None) -> str:
-    return f", tenant {tenant}" if tenant else ""
-
-
 COMMAND = Command(
     summary="list what programs can name, or try it",
-    description="List the hosts and services that programs can name, or ask each of them once, many at a time.\n"
+    description="List the hosts and services that programs can name, with the tier of each restart and where it\n"
+    "comes from, its quota, group and windows; or ask each of them once, many at a time.\n"
     "Nothing is changed. A service that is down is told as it is and is no mistake of the inventory.\n"
     "Of a pattern, its entry alone can be checked, unless you say a name that it means.",
     examples=(

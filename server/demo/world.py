@@ -59,6 +59,9 @@ scopes = ["mcp:diag:read"]
 [server]
 port = {server_port}
 
+[store]
+folder = "{folder}/store"
+
 [hosts."api.internal"]
 probe = "http"
 url = "http://127.0.0.1:{api}/health"
@@ -254,7 +257,9 @@ def _write(folder: Path) -> World:
     )
     (folder / "supervisord.conf").write_text(conf)
     configuration = folder / "guideway.toml"
-    text = _CONFIGURATION.format(socket=socket_path, database=database, cache=cache, api=api, server_port=server_port)
+    text = _CONFIGURATION.format(
+        folder=folder, socket=socket_path, database=database, cache=cache, api=api, server_port=server_port
+    )
     configuration.write_text(text)
     with_tokens = folder / "tokens.toml"
     with_tokens.write_text(text + _ISSUER.format(person=PERSON, issuer_port=issuer_port, folder=folder))
