@@ -13,6 +13,7 @@ TOGETHER = (
     "interop",
     "engines",
     "grammar",
+    "store",
     "attacks/oauth",
     "server/oauth",
     "server/sign_in",

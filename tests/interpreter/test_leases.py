@@ -1,9 +1,8 @@
-"""Leases among the programs of one process: all at once or none, and nobody waits with something in its hand."""
+"""Leases as programs have them: two restarts of one service never overlap, and one that waited says for what."""
 
 from collections.abc import Callable
 
 import anyio
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.interpreter.virtual_time import run
@@ -13,7 +12,7 @@ from guideway.interpreter.drivers.base import Phase
 from guideway.interpreter.drivers.memory import MemoryDriver
 from guideway.interpreter.impact import ImpactGate, Rules
 from guideway.interpreter.inventory import Inventory
-from guideway.interpreter.leases import Busy, Place, ProcessLeases
+from guideway.interpreter.leases import Place
 from guideway.interpreter.pipeline import Deadlines, Pipeline
 from guideway.interpreter.results import Reason, Report, Status
 from guideway.interpreter.risk import HARMLESS
@@ -110,35 +109,5 @@ def test_two_names_of_one_unit_are_one_service() -> None:
             for name in "ab":
                 tasks.start_soon(shared.run, f'RESTART "{name}"', OPERATOR)
         assert driver.calls.count("restart") == 2
-
-    run(main)
-
-
-def test_no_place_is_held_while_another_is_waited_for() -> None:
-    async def main() -> None:
-        leases = ProcessLeases()
-        async with anyio.create_task_group() as tasks:
-
-            async def both() -> None:
-                async with leases.hold([A, B], "both", 60):
-                    pass
-
-            async with leases.hold([B], "one", 60):
-                tasks.start_soon(both)
-                await anyio.sleep(1)
-                async with leases.hold([A], "two", 0) as waited:  # free: `both` holds nothing yet
-                    assert waited.seconds == 0
-
-    run(main)
-
-
-def test_without_time_to_wait_it_is_busy_at_once() -> None:
-    async def main() -> None:
-        leases = ProcessLeases()
-        async with leases.hold([A], "one", 0):
-            with pytest.raises(Busy) as busy:
-                async with leases.hold([A], "two", 0):
-                    pass
-        assert (busy.value.waited.seconds, busy.value.waited.holder) == (0, "one")
 
     run(main)

@@ -72,7 +72,7 @@ async def test_what_happens_to_a_ticket_is_told_to_those_who_want_it(place: Plac
     await store.ask(question(), NOW, lifetime=300, most_open=20)  # the same: nothing new
     await store.decide(made.id, approve=False, by=APPROVER, reason="no", now=NOW + 1)
     late = await store.ask(question(digest="2"), NOW + 1, lifetime=300, most_open=20)
-    store.outbox.enqueue({"event": "review", "run_id": "run"})
+    store.outbox.enqueue({"event": "review", "run_id": "run", "at": NOW})
     assert await store.tickets(None, NOW + 400, states=()) != []
     await store.history(None, [])
     told = await store.outbox.claim(2 * NOW, 20, "all")
@@ -91,7 +91,7 @@ async def test_what_happens_to_a_ticket_is_told_to_those_who_want_it(place: Plac
 async def test_without_webhooks_nothing_is_told(place: Place) -> None:
     store = place.store
     await store.ask(question(), NOW, lifetime=300, most_open=20)
-    store.outbox.enqueue({"event": "review"})
+    store.outbox.enqueue({"event": "review", "at": NOW})
     await store.close()
     other = place.open({"ops": set(Event)})[0]
     assert await other.outbox.claim(NOW + 1, 20, "ops") == []
