@@ -75,6 +75,8 @@ def http_app(
     if access is not None:
         routes += metadata_routes(access)
         public = metadata_paths(access)
+        if access.page is not None:
+            server.show_tickets_at(access.url(PAGE))
     most = most_bytes(server.limits.bytes)
     app = server.streamable_http_app(
         streamable_http_path=ENDPOINT,
@@ -181,6 +183,7 @@ async def _end(http: HttpServer, server: ToolServer, calls: Calls, stop: _Stop, 
     finally:
         with anyio.CancelScope(shield=True):
             calls.turn_away()
+            server.end_waits()  # each has its answer at once, and its ticket lives on
             await calls.drain(grace, stop.at_once)
             with anyio.move_on_after(_AFTER_CANCELLATION):
                 while calls.running:

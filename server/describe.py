@@ -20,7 +20,7 @@ from guideway.grammar.dialects.lark import print_grammar
 from guideway.grammar.model import Grammar, Rule
 from guideway.grammar.trim import rule_name
 from guideway.server.publish import Names, Wanted, resource_uri
-from guideway.server.schema import output_schema
+from guideway.server.schema import CONFIRMATION, output_schema
 
 GRAMMAR_KEY: Final = "io.github.guideway/grammar"
 """The ``_meta`` key of the whole grammar: a reversed domain, as the MCP specification wants keys of its users to be."""
@@ -122,6 +122,11 @@ def _description(
     yield f"Run one small program that {_does(commands)} of this installation."
     yield "Put several commands into one program instead of calling once for each."
     yield "A program stops at its first failed command and fails, unless a TRY contains that."
+    if any(command.mutates for command in commands):
+        yield (
+            "Some restarts need a person's approval first: then nothing has run, and the answer names a ticket. "
+            f"Once a person has approved it, call again with the same program and that ticket as `{CONFIRMATION}`."
+        )
     yield ""
     yield "Examples:"
     yield from examples(scopes, names)

@@ -87,11 +87,13 @@ class Policy:
 
         Who shows tokens is known to their issuer alone: where tokens are asked for, somebody may.
         """
-        config = self._config
+        config, approvals = self._config, self._config.approvals
+        if approvals.own_requests and _LOCAL in approvals.form and asker.issuer == _LOCAL:
+            return True  # themselves, in a form of their client's
         return config.asks_for_tokens or any(
             Scope.APPROVE in section.scopes
             and section.tenant == asker.tenant
-            and (config.approvals.own_requests or (asker.issuer, asker.subject) != (_LOCAL, name))
+            and (approvals.own_requests or (asker.issuer, asker.subject) != (_LOCAL, name))
             for name, section in config.callers.items()
         )
 

@@ -51,6 +51,9 @@ class _Check:
             self.reader.require_name(path)
         if approvals.issuer is not None and approvals.issuer not in self.document.issuers:
             self.reader.choose(("approvals", "issuer"), approvals.issuer, self.document.issuers, "is not an issuer")
+        if approvals.form and not approvals.own_requests:
+            why = "has no effect: what is answered in a form is the caller's own approval"
+            self.reader.say(("approvals", "form"), why, "say `own_requests = true`, or remove it")
 
     def groups(self) -> None:
         """Look at whether groups are there, and at whether it is known how many are in them."""

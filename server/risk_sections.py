@@ -189,8 +189,9 @@ class ApprovalsSection(Section):
     """``[approvals]``: how a person is asked.
 
     ``wait_seconds`` is how long a restart waits for another one that is in its way; 0 refuses it at once. ``form`` are
-    the clients that may ask the person themselves. ``issuer`` is where people sign in to the approval page, and
-    ``client_id`` and the secret are the page's own there.
+    the clients that may ask the person themselves. What a client keeps of a question is sealed with the keys that
+    ``state_keys_file`` or ``state_keys_env`` names, all replicas with the same. ``issuer`` is where people sign in to
+    the approval page, and ``client_id`` and the secret are the page's own there.
     """
 
     lifetime_seconds: Annotated[float, Field(ge=10, le=86_400, allow_inf_nan=False)] = LIFETIME
@@ -198,6 +199,8 @@ class ApprovalsSection(Section):
     wait_seconds: Annotated[float, Field(ge=0, le=3_600, allow_inf_nan=False)] = DEFAULT_RULES.wait
     most_open: Annotated[int, Field(ge=1, le=1_000)] = DEFAULT_RULES.most_open
     form: Annotated[frozenset[Text], Strict(False)] = frozenset()
+    state_keys_file: FilePath | None = None
+    state_keys_env: Text | None = None
     issuer: Text | None = None
     client_id: Text | None = None
     client_secret_file: FilePath | None = None
@@ -211,6 +214,12 @@ class ApprovalsSection(Section):
             raise ValueError("needs `issuer` and `client_id`, or none of them: with both, people sign in to the page")
         if secrets > 1:
             raise ValueError("needs one of `client_secret_file` and `client_secret_env`, and has both")
+        return self
+
+    @model_validator(mode="after")
+    def _one_place_of_keys(self) -> Self:
+        if self.state_keys_file is not None and self.state_keys_env is not None:
+            raise ValueError("needs one of `state_keys_file` and `state_keys_env`, and has both")
         return self
 
 

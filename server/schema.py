@@ -8,19 +8,45 @@ from guideway.dsl.ast import COMMANDS
 from guideway.dsl.errors import Code
 from guideway.dsl.parser import Limits
 from guideway.dsl.scopes import Scope
+from guideway.interpreter.approvals import MOST_WORDS, TICKET_ID, TicketState
 from guideway.interpreter.results import Outcome, Reason, Status
+from guideway.interpreter.risk import Tier
 
 Schema = dict[str, Any]
+
+CONFIRMATION: Final = "_confirmation_token"
+"""The argument that names the ticket which a person has approved."""
+
+GLASS: Final = "_break_glass"
+"""The argument that says why a program should run in spite of a freeze."""
 
 
 def input_schema(limits: Limits) -> Schema:
     """Return the schema of the arguments. Lengths are in characters; the limit itself counts bytes of UTF-8."""
     return _object(
+        optional=(CONFIRMATION, GLASS),
         program={
             "type": "string",
             "description": "The program, by the grammar in this tool's description.",
             "minLength": 1,
             "maxLength": limits.bytes,
+        },
+        _confirmation_token={
+            "type": "string",
+            "description": (
+                "Leave it out at first. Where a call was answered with `approval_required`, call again with the same "
+                "program and here the ticket from that answer: once a person has approved it, it runs, once."
+            ),
+            "pattern": TICKET_ID,
+        },
+        _break_glass={
+            "type": "string",
+            "description": (
+                "Only in an emergency, where a call was refused with `frozen`: why the program has to run all the "
+                "same. A person reads it, and decides."
+            ),
+            "pattern": r"\S",
+            "maxLength": MOST_WORDS,
         },
     )
 
@@ -98,13 +124,29 @@ _DIAGNOSTIC: Final = _object(
     expected=_list(_TEXT),
     help=_NO_TEXT,
 )
+_CAUSE: Final = _object(
+    command=_KEYWORD,
+    target=_TEXT,
+    tier={"type": "integer", "enum": [int(tier) for tier in Tier]},
+    source=_TEXT,
+)
+_APPROVAL: Final = _object(
+    "A person has to approve the program: nothing has run. Its ticket is what a further call names.",
+    ticket=_TEXT | {"pattern": TICKET_ID},
+    state=_one_of(TicketState),
+    expires_at=_TIME,
+    url=_nullable(_TEXT | {"format": "uri"}) | {"description": "Where a person approves; null where no page is."},
+    causes=_list(_CAUSE, "Why a person is asked."),
+    break_glass={"type": "boolean", "description": "Whether the program would run in spite of a freeze."},
+)
 _REFUSAL: Final = _object(
     "Why the program was not run, or not run on. The scopes are there where they are what is missing.",
-    optional=("required_scopes", "missing_scopes"),
+    optional=("required_scopes", "missing_scopes", "approval"),
     code=_one_of(Code),
     message=_TEXT,
     required_scopes=_list(_one_of(Scope)),
     missing_scopes=_list(_one_of(Scope)),
+    approval=_APPROVAL,
     diagnostics=_list(_DIAGNOSTIC),
 )
 _OUTPUT: Final = _object(

@@ -1,12 +1,14 @@
 """The protocol server and its one tool: what each caller is told about it, and a call of it.
 
+How a call goes on when a person must approve its program is ``asking``'s.
+
 It translates between the protocol and ``Pipeline.run`` and holds no rule of its own: what may run is decided below.
 The text of a program is never logged.
 """
 
 import logging
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Collection
+from typing import Annotated, Any, Final
 
 import anyio
 import mcp_types as types
@@ -14,23 +16,30 @@ from mcp.server.caching import CacheHint
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 import guideway
 from guideway.dsl.errors import Refusal, quoted
 from guideway.dsl.scopes import Scope
 from guideway.grammar import GrammarCopy
+from guideway.interpreter.approvals import MOST_WORDS, TICKET_ID
+from guideway.interpreter.impact import Asked, NeedsApproval
 from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.results import Event, Report, Status
 from guideway.server.approvals.desk import Desk
+from guideway.server.asking import Asking, Conversation, Decided, Reply, Undecided
 from guideway.server.describe import describe
+from guideway.server.elicit import client_says
 from guideway.server.kept import Kept
+from guideway.server.progress import Progress
 from guideway.server.publish import KEPT, Audience, NoCopy, Publisher, Wanted, nameable
 from guideway.server.render import event_line, report_lines
+from guideway.server.request_state import Keys, boundary, own_keys
 from guideway.server.resources import Resources
 from guideway.server.run_log import log_run
-from guideway.server.schema import input_schema
+from guideway.server.schema import CONFIRMATION, GLASS, input_schema
+from guideway.server.undecided import approval_lines, not_run
 
 TOOL_NAME: Final = "execute_diagnostic_pipeline"
 INSTRUCTIONS: Final = (
@@ -46,24 +55,34 @@ _Context = ServerRequestContext[Any, Any]
 
 
 class Arguments(BaseModel):
-    """What a call carries. Sizes are the pipeline's business: its refusal says more than a schema can."""
+    """What a call carries. A program's size is the pipeline's business: its refusal says more than a schema can.
+
+    ``confirmation_token`` is the id of a ticket, ``break_glass`` why the caller asks in spite of a freeze.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     program: str
+    confirmation_token: Annotated[str, Field(pattern=TICKET_ID)] | None = Field(None, alias=CONFIRMATION)
+    break_glass: Annotated[str, Field(pattern=r"\S", max_length=MOST_WORDS)] | None = Field(None, alias=GLASS)
 
 
 class ToolServer(Server[Any]):
     """The protocol server. ``publisher`` has what each caller is shown, for doors that do not speak the protocol.
 
-    ``limits`` are those of a program. At ``desk`` people decide on what waits for them.
+    ``limits`` are those of a program. At ``desk`` people decide on what waits for them. ``forms`` are the clients that
+    may have their own person answer in a form, where people may approve their own requests. ``keys`` seal what a
+    question leaves with its client.
     """
 
-    def __init__(self, pipeline: Pipeline, caller: Callable[[], Principal]) -> None:
+    def __init__(
+        self, pipeline: Pipeline, caller: Callable[[], Principal], *, forms: Collection[str], keys: Keys
+    ) -> None:
         self.publisher = Publisher(pipeline, caller)
         self.limits = pipeline.limits
         self.desk = Desk(pipeline)
-        self._tool = tool = _Tool(pipeline, caller, self.publisher)
+        self._asking = Asking(pipeline.gate, forms)
+        self._tool = tool = _Tool(pipeline, caller, self.publisher, self._asking)
         resources = Resources(self.publisher)
         # A caller who steps up must see the longer grammar at once, and nobody another caller's.
         fresh = CacheHint(ttl_ms=0, scope="private")
@@ -85,6 +104,7 @@ class ToolServer(Server[Any]):
                 "resources/read": fresh,
             },
         )
+        self.middleware.append(boundary(keys, lifetime=pipeline.gate.rules.lifetime))
         # Like ``on_list_tools`` and ``on_call_tool``, for handlers that give the wire form: a model in between costs
         # 40 µs a call.
         self.add_request_handler("tools/list", types.PaginatedRequestParams, tool.list_tools)
@@ -97,21 +117,41 @@ class ToolServer(Server[Any]):
         """
         return self._tool.required_scopes(call)
 
+    def show_tickets_at(self, url: str) -> None:
+        """Send people who are to approve something to the pages below a URL, each ticket's by its id."""
+        self._asking.page = url
+
+    def end_waits(self) -> None:
+        """Let no call wait for a person any more: each client is told what to do with its ticket."""
+        self._asking.waits.stop()
+
     def cancel_calls(self) -> None:
         """Cancel every call that is running; each client is given the report of what its call did until then."""
         self._tool.cancel_calls()
 
 
-def build_server(pipeline: Pipeline, caller: Callable[[], Principal]) -> ToolServer:
-    """Return a server with the one tool. ``caller`` is asked at each request who is asking."""
-    return ToolServer(pipeline, caller)
+def build_server(
+    pipeline: Pipeline,
+    caller: Callable[[], Principal],
+    *,
+    forms: Collection[str] = (),
+    keys: Keys | None = None,
+) -> ToolServer:
+    """Return a server with the one tool. ``caller`` is asked at each request who is asking.
+
+    Without ``keys`` an answer to a question finds this server only, and only while it runs.
+    """
+    return ToolServer(pipeline, caller, forms=forms, keys=keys or own_keys())
 
 
 class _Tool:
-    def __init__(self, pipeline: Pipeline, caller: Callable[[], Principal], publisher: Publisher) -> None:
+    def __init__(
+        self, pipeline: Pipeline, caller: Callable[[], Principal], publisher: Publisher, asking: Asking
+    ) -> None:
         self._pipeline = pipeline
         self._caller = caller
         self._publisher = publisher
+        self._asking = asking
         self._input_schema = input_schema(pipeline.limits)
         self._listed = Kept[Audience, dict[str, Any]](KEPT)
         self._running = set[anyio.CancelScope]()
@@ -156,12 +196,49 @@ class _Tool:
         except ValidationError as error:
             return _result(_what_is_wrong(error), is_error=True)
         try:
-            report = await self._until_cancelled(ctx, arguments.program)
+            return await self._answer(ctx, params, arguments)
+        except MCPError:
+            raise
         except Exception as error:  # the SDK would put the exception's text on the wire
             _log.exception("a pipeline ended in an error of this program")
             raise MCPError(types.INTERNAL_ERROR, "Internal error") from error
-        shown = _result("\n".join(report_lines(report)), is_error=report.status not in _FINE)
-        return shown | {"structuredContent": report.to_json()}
+
+    async def _answer(self, ctx: _Context, params: types.CallToolRequestParams, arguments: Arguments) -> dict[str, Any]:
+        """Run a program, after a person's yes where it needs one; or ask for that, or say how it is got."""
+        caller, progress = self._caller(), Progress(ctx)
+        call = Conversation(ctx, caller, progress)
+        says = client_says(ctx.session.client_params)
+
+        async def run(ticket: str | None) -> Report:
+            asked = Asked(ticket, arguments.break_glass, says)
+            return await self._until_cancelled(arguments.program, asked, caller, progress)
+
+        turn = await self._asking.resume(call, params)
+        if isinstance(turn, Reply):
+            return turn.result
+        if isinstance(turn, Undecided):
+            return self._reported(not_run(self._pipeline, arguments.program, caller, turn), turn.why)
+        report = await run(turn.ticket if turn else arguments.confirmation_token)
+        if turn is not None or not isinstance(report.refusal, NeedsApproval):
+            return self._reported(report)
+        again = arguments.confirmation_token is not None
+        turn = await self._asking.ask(call, report.refusal.ticket, again=again)
+        match turn:
+            case Reply(result):
+                return result
+            case Decided(ticket):
+                return self._reported(await run(ticket))
+            case Undecided():
+                return self._reported(report, turn.why)
+
+    def _reported(self, report: Report, why: str = "") -> dict[str, Any]:
+        """Return a report as a result; where it waits for a person, with what its caller does next."""
+        lines, structured = report_lines(report), report.to_json()
+        if isinstance(report.refusal, NeedsApproval):
+            url = self._asking.url(report.refusal.ticket)
+            lines += approval_lines(report.refusal.ticket, url, why)
+            structured["refusal"]["approval"]["url"] = url
+        return _result("\n".join(lines), is_error=report.status not in _FINE) | {"structuredContent": structured}
 
     def required_scopes(self, call: object) -> frozenset[Scope]:
         """Return the scopes that a call's program needs; none where there is none to run."""
@@ -178,13 +255,12 @@ class _Tool:
         for scope in self._running:
             scope.cancel()
 
-    async def _until_cancelled(self, ctx: _Context, program: str) -> Report:
+    async def _until_cancelled(self, program: str, asked: Asked, caller: Principal, progress: Progress) -> Report:
         """Run a program; return its report, also where ``cancel_calls`` ended it.
 
         A client's own cancellation is raised: it wants no answer.
         """
         ended: list[Report] = []
-        caller = self._caller()
 
         def end(report: Report) -> None:
             log_run(report, caller)  # here, because whoever cancels a run gets no report of it
@@ -193,19 +269,21 @@ class _Tool:
         with anyio.CancelScope() as scope:
             self._running.add(scope)
             try:
-                await self._run(ctx, program, caller, end)
+                await self._run(program, asked, caller, progress, end)
             finally:
                 self._running.remove(scope)
         [report] = ended
         return report
 
-    async def _run(self, ctx: _Context, program: str, caller: Principal, end: Callable[[Report], None]) -> None:
+    async def _run(
+        self, program: str, asked: Asked, caller: Principal, progress: Progress, end: Callable[[Report], None]
+    ) -> None:
         """Run a program, and report progress to a client that asked for it; ``end`` is given the report in any case.
 
         A disconnect cancels this task.
         """
-        if ctx.meta is None or "progress_token" not in ctx.meta:
-            end(await self._pipeline.run(program, caller, on_cancel=end))
+        if not progress.asked:
+            end(await self._pipeline.run(program, caller, asked=asked, on_cancel=end))
             return
         # An observer must not wait, so the events lie in a stream until the client has taken them; there are at most
         # three for each command of a program. Nor may it raise: the stream is whole until the pipeline has ended, also
@@ -213,17 +291,15 @@ class _Tool:
         send, receive = anyio.create_memory_object_stream[Event](float("inf"))
 
         async def tell() -> None:
-            count = 0
             async for event in receive:
-                count += 1
-                await ctx.session.report_progress(count, message=event_line(event))
+                await progress.tell(event_line(event))
 
         with receive:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(tell)
                 with send:
                     observe = send.send_nowait
-                    end(await self._pipeline.run(program, caller, observe=observe, on_cancel=end))
+                    end(await self._pipeline.run(program, caller, asked=asked, observe=observe, on_cancel=end))
 
 
 def _what_is_wrong(error: ValidationError) -> str:
@@ -232,7 +308,8 @@ def _what_is_wrong(error: ValidationError) -> str:
     found = [f"{quoted('.'.join(map(str, e['loc'])) or 'arguments')}: {e['msg']}" for e in errors[:_MOST_MISTAKES]]
     more = [f"{len(errors) - _MOST_MISTAKES} more"] if errors[_MOST_MISTAKES:] else []
     return (
-        f'invalid arguments: {"; ".join(found + more)}\nthe one argument is `program`, a string: {{"program": "..."}}'
+        f'invalid arguments: {"; ".join(found + more)}\nthe argument is `program`, a string: {{"program": "..."}}; '
+        f"beside it, `{CONFIRMATION}` for a ticket and `{GLASS}` for a reason, each where an answer asked for it"
     )
 
 

@@ -279,6 +279,7 @@ services = ["a"]
 reason = "holidays"
 [approvals]
 lifetime_seconds = 200
+own_requests = true
 form = ["one", "two", "three"]
 [approvals.webhooks.chat]
 url = "https://chat.example.com/1"
