@@ -14,7 +14,7 @@ import anyio
 import mcp_types as types
 from mcp.server.caching import CacheHint
 from mcp.server.context import ServerRequestContext
-from mcp.server.lowlevel import Server
+from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -27,6 +27,7 @@ from guideway.interpreter.impact import Asked, NeedsApproval
 from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.results import Event, Report, Status
+from guideway.interpreter.risk import MODEL_VERSION
 from guideway.server.approvals.desk import Desk
 from guideway.server.asking import Asking, Conversation, Decided, Reply, Undecided
 from guideway.server.describe import describe
@@ -42,6 +43,8 @@ from guideway.server.schema import CONFIRMATION, GLASS, input_schema
 from guideway.server.undecided import approval_lines, not_run
 
 TOOL_NAME: Final = "execute_diagnostic_pipeline"
+RISK_KEY: Final = "io.github.guideway/risk"
+"""Among the experimental capabilities: by which rules it is decided whether a person has to approve a program."""
 INSTRUCTIONS: Final = (
     f"Guideway runs small diagnostic programs on the hosts and services of one installation. Its one tool, "
     f"`{TOOL_NAME}`, describes the language that this caller may write, with its grammar and the names that a program "
@@ -110,6 +113,18 @@ class ToolServer(Server[Any]):
         # 40 µs a call.
         self.add_request_handler("tools/list", types.PaginatedRequestParams, tool.list_tools)
         self.add_request_handler("tools/call", types.CallToolRequestParams, tool.call)
+
+    def get_capabilities(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+        *,
+        protocol_version: str | None = None,
+    ) -> types.ServerCapabilities:
+        """Return what ``initialize`` and ``server/discover`` say, with the version of the risk model."""
+        stated = (experimental_capabilities or {}) | {RISK_KEY: {"version": MODEL_VERSION}}
+        return super().get_capabilities(notification_options, stated, extensions, protocol_version=protocol_version)
 
     def required_scopes(self, call: object) -> frozenset[Scope]:
         """Return the scopes that the program of a ``tools/call`` needs, by the call's ``params``.

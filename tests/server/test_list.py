@@ -14,10 +14,11 @@ from guideway.interpreter.drivers.memory import MemoryDriver
 from guideway.interpreter.inventory import Host, Inventory
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.probes.memory import MemoryProbe
+from guideway.interpreter.risk import MODEL_VERSION
 from guideway.interpreter.service import Service
 from guideway.server.describe import GRAMMAR_KEY, MOST_INLINE, examples
 from guideway.server.publish import nameable
-from guideway.server.tool import TOOL_NAME
+from guideway.server.tool import RISK_KEY, TOOL_NAME
 from tests.server.world import BOTH, Era, Transport, World
 
 pytestmark = pytest.mark.anyio
@@ -196,3 +197,4 @@ async def test_the_server_says_what_it_is(world: World, era: Era) -> None:
         assert client.server_capabilities is not None
         assert client.server_capabilities.prompts is None
         assert client.server_capabilities.resources is not None
+        assert client.server_capabilities.experimental == {RISK_KEY: {"version": MODEL_VERSION}}
