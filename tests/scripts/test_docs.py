@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from guideway.interpreter.drivers import DRIVERS
 from guideway.interpreter.drivers.ssh import SshOptions
 from guideway.interpreter.probes import PROBES
-from guideway.server import config, sections, wiring
+from guideway.server import config, risk_sections, sections, wiring
 from guideway.server.demo.world import World, world
 from tests.scripts.session import say
 
@@ -79,10 +79,13 @@ def test_the_page_of_the_configuration_names_every_key_with_its_default() -> Non
         *(sections.ServerSection, sections.TlsSection, sections.IssuerSection, sections.IntrospectionSection),
         *(sections.DevelopmentIssuerSection, sections.TenantSection),
         *(sections.CallerSection, sections.HostSection, sections.ServiceSection, SshOptions),
+        *(risk_sections.GroupSection, risk_sections.FreezeSection, risk_sections.BoundsSection),
+        *(risk_sections.ApprovalsSection, risk_sections.WebhookSection, risk_sections.StoreSection),
     ]
     tables = [*with_defaults, *others, *PROBES.values(), *DRIVERS.values()]
-    keys = {key for section in tables for key in section.model_fields} | {"caller", "probe", "driver", "health"}
-    assert rows == keys - {"tls", "hosts", "services"}  # these are headings
+    keys = {field.alias or key for section in tables for key, field in section.model_fields.items()}
+    keys |= {"caller", "probe", "driver", "health"}
+    assert rows == keys - {"tls", "hosts", "webhooks"}  # these are headings
     for kind in (*PROBES, *DRIVERS):
         assert f'`"{kind}"`' in page
     defaults = {key: field.default for section in with_defaults for key, field in section.model_fields.items()}
