@@ -6,7 +6,8 @@ a service manager does for its answer.
 
 Nothing is sent twice that may change something. A kept connection may have been ended by the other side, as when the
 service manager was started anew: that is looked for before each use and, where it crosses with a question, the question
-is asked once more, on a new connection.
+is asked once more, on a new connection. One on which more came than the answer is not used again: what is left of it
+would be taken for the answer to the next question.
 
 Nor does a question overtake what may have changed something: where that was broken off, whoever is at the other end may
 not have read it yet, and would first read from a connection that stands. So no older one is used afterwards.
@@ -34,6 +35,9 @@ MOST_KEPT: Final = 4
 KEPT_SECONDS: Final = 5.0
 
 _PART_BYTES: Final = 64 * 1024
+# What may be read of one answer, beside its body: its head, informational answers, and what frames each chunk.
+_FRAME_BYTES: Final = 64 * 1024
+_FRAME_TIMES: Final = 8  # a byte in a chunk of its own takes six
 _FULL_SECONDS: Final = 0.01  # until it is tried again where too many wait to be let in
 
 
@@ -46,7 +50,7 @@ class CutOffError(Exception):
 
 
 class TooLongError(Exception):
-    """The answer is longer than it may be."""
+    """The answer is longer than it may be, or what stands around its body is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +88,10 @@ class _Connection:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether the other side has said nothing since the last answer: not that it ended the connection either."""
+        """Whether the other side has said nothing since the last answer: not that it ended the connection either.
+
+        What came with the last answer was read by then, and is for ``renew`` to look at.
+        """
         try:
             self._end.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
@@ -114,6 +121,8 @@ class _Connection:
         """Make ready for another request; return whether it can be."""
         if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
             return False
+        if self._http.trailing_data != (b"", False):  # who answers twice would answer the next question with that
+            return False
         self._http.start_next_cycle()
         return True
 
@@ -134,6 +143,7 @@ class _Connection:
 
     async def _read(self, most: int) -> Answer:
         status, headers, body = 0, {}, bytearray()
+        left = _FRAME_BYTES + _FRAME_TIMES * most
         while True:
             match self._http.next_event():
                 case h11.Response() as head:
@@ -146,16 +156,20 @@ class _Connection:
                 case h11.EndOfMessage():
                     return Answer(status, headers, bytes(body))
                 case h11.NEED_DATA:
-                    self._http.receive_data(await self._receive())
+                    came = await self._receive()
+                    left -= len(came)
+                    if left < 0:
+                        raise TooLongError
+                    self._http.receive_data(came)
                 case _:  # an informational answer, before the one that counts
                     continue
 
     async def _receive(self) -> bytes:
+        """Return what came next. The loop has its turn each time, also where the other side is always quicker."""
         while True:
-            try:
+            await anyio.wait_readable(self._end)
+            with suppress(BlockingIOError):
                 return self._end.recv(_PART_BYTES)
-            except BlockingIOError:
-                await anyio.wait_readable(self._end)
 
 
 class Place:
@@ -172,6 +186,7 @@ class Place:
         self._era = 0
         self._turns = anyio.Semaphore(MOST_QUESTIONS, fast_acquire=True)
         self._keeper: asyncio.Task[None] | None = None
+        self._stop = asyncio.Event()
 
     @property
     def socket(self) -> Path | None:
@@ -211,13 +226,14 @@ class Place:
         self._members.discard(member)
         if self._members:
             return
+        keeper, stop, self._keeper = self._keeper, self._stop, None  # who comes meanwhile has another one
         with anyio.CancelScope(shield=True):
             await self._end_kept(len(self._kept))
-            if self._keeper is not None and self._keeper.get_loop() is asyncio.get_running_loop():
-                self._keeper.cancel()
-                await asyncio.wait([self._keeper])
-            self._keeper = None
-            await self.way.leave(self)
+            if keeper is not None and keeper.get_loop() is asyncio.get_running_loop():
+                stop.set()  # it is not cancelled: it may be just about to end connections
+                await asyncio.wait([keeper])
+            if not self._members:  # else somebody came meanwhile, whose connections take this way
+                await self.way.leave(self)
 
     async def _exchange(self, connection: _Connection, request: Request, sent: Callable[[], None]) -> Answer:
         """Return the answer over a connection, which is kept then, or ended."""
@@ -246,9 +262,11 @@ class Place:
             _, connection = self._kept.pop()
             try:
                 if connection.loop is loop and connection.era == self._era and connection.is_quiet:
-                    if connection.passage is not None:
-                        await connection.passage.wake()
-                    return connection
+                    if connection.passage is None:
+                        return connection
+                    await connection.passage.wake()
+                    if connection.era == self._era and connection.is_quiet:  # that may have taken a while
+                        return connection
             except BaseException:
                 await connection.close()
                 raise
@@ -257,11 +275,12 @@ class Place:
 
     async def _connected(self) -> _Connection:
         """Return a new connection. Raises ``NotConnectedError``, and ``Fault`` from the way."""
+        era = self._era  # what is broken off from now on may come to the other end after this connection
         if not isinstance(self._at, Path):
-            return _Connection(await _connected_to_port(*self._at), None, self._era)
+            return _Connection(await _connected_to_port(*self._at), None, era)
         passage = await self.way.open(self._at, self)
         try:
-            return _Connection(await _connected_to_socket(passage.path), passage, self._era)
+            return _Connection(await _connected_to_socket(passage.path), passage, era)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await passage.close()
@@ -270,15 +289,18 @@ class Place:
     def _keep(self) -> None:
         """See that kept connections are ended in time, or with the event loop."""
         if self._keeper is None or self._keeper.done() or self._keeper.get_loop() is not asyncio.get_running_loop():
-            self._keeper = asyncio.create_task(self._end_in_time())
+            self._stop = asyncio.Event()
+            self._keeper = asyncio.create_task(self._end_in_time(self._stop))
 
-    async def _end_in_time(self) -> None:
+    async def _end_in_time(self, stop: asyncio.Event) -> None:
         loop = asyncio.get_running_loop()
         try:
-            while self._kept:
+            while self._kept and not stop.is_set():
                 until, _ = self._kept[0]
-                await asyncio.sleep(until - loop.time())
-                await self._end_kept(sum(until <= loop.time() for until, _ in self._kept))
+                with anyio.move_on_after(until - loop.time()):
+                    await stop.wait()
+                if not stop.is_set():
+                    await self._end_kept(sum(until <= loop.time() for until, _ in self._kept))
         finally:
             if self._keeper is asyncio.current_task():  # the loop ends, and nobody left: no socket stays open
                 await self._end_kept(len(self._kept))

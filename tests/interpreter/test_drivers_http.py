@@ -2,13 +2,13 @@
 
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
 import pytest
-from anyio.abc import SocketStream
+from anyio.abc import SocketAttribute, SocketStream
 from tests.attacks.cancelling import cancelled_at
 from tests.system.remains import in_quiet, leaving_nothing, nothing_more_than
 
@@ -23,6 +23,7 @@ from guideway.interpreter.drivers.http import (
     TooLongError,
     place_at,
 )
+from guideway.interpreter.drivers.ways import Passage, Way
 
 pytestmark = pytest.mark.anyio
 
@@ -47,6 +48,12 @@ class Server:
         self.connections = 0
         self.open = 0
         self.hold: anyio.Event | None = None
+        self._ends: list[socket.socket] = []
+
+    def say(self, said: bytes) -> None:
+        """Say something that nobody asked for, to whoever is connected."""
+        for end in self._ends:
+            end.send(said)
 
     @asynccontextmanager
     async def at(self, path: Path) -> AsyncIterator["Server"]:
@@ -64,6 +71,7 @@ class Server:
     async def _serve(self, stream: SocketStream) -> None:
         self.connections += 1
         self.open += 1
+        self._ends.append(stream.extra(SocketAttribute.raw_socket))  # noqa: S610
         try:
             async with stream:
                 with suppress(anyio.BrokenResourceError):
@@ -188,6 +196,95 @@ async def test_who_leaves_last_ends_the_connections(path: Path) -> None:
         assert (server.connections, server.open) == (1, 1)
         await place.leave(other)
         await server.is_left()
+
+
+class Counted(Way):
+    """A way whose passages take a while to be closed, and which ends under whoever still uses it when all left."""
+
+    user = None
+
+    def __init__(self) -> None:
+        self.members: set[object] = set()
+        self.closing = anyio.Event()
+        self.close = anyio.Event()
+        self.ended = 0
+        self.awake: Callable[[], None] = lambda: None
+
+    async def open(self, socket: Path, member: object, *, lasting: bool = False) -> Passage:  # noqa: ARG002
+        self.members.add(member)
+        return Slow(socket, self)
+
+    async def leave(self, member: object) -> None:
+        self.members.discard(member)
+        self.ended += not self.members
+
+
+class Slow(Passage):
+    lost = None
+
+    def __init__(self, path: Path, way: Counted) -> None:
+        self._path, self._way = path, way
+
+    @property
+    def path(self) -> Path:
+        return self._path
+
+    def rest(self) -> None:
+        pass
+
+    async def wake(self) -> None:
+        self._way.awake()
+
+    async def close(self) -> None:
+        self._way.closing.set()
+        await self._way.close.wait()
+
+
+async def test_who_comes_while_the_last_one_leaves_keeps_the_way(path: Path) -> None:
+    """An idle service is given up, and another one on that machine is named just then."""
+    way = Counted()
+    place, other = Place(path, way), object()
+    async with leaving_nothing(), Server().at(path) as server, anyio.create_task_group() as tasks:
+        await place.ask(GET, SOMEBODY)
+        tasks.start_soon(place.leave, SOMEBODY)
+        await way.closing.wait()
+        await place.ask(GET, other)
+        way.close.set()
+        await anyio.wait_all_tasks_blocked()
+        assert (way.ended, way.members) == (0, {place})
+        await place.ask(GET, other)
+        assert server.connections == 2  # and its connection is kept
+        await place.leave(other)
+        assert way.ended == 1
+
+
+async def test_who_leaves_while_connections_are_ended_in_time_breaks_nothing_off(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_module, "KEPT_SECONDS", 0.01)
+    way = Counted()
+    place = Place(path, way)
+    async with leaving_nothing(), Server().at(path), anyio.create_task_group() as tasks:
+        await place.ask(GET, SOMEBODY)
+        await way.closing.wait()
+        tasks.start_soon(place.leave, SOMEBODY)
+        await anyio.wait_all_tasks_blocked()
+        assert way.ended == 0
+        way.close.set()
+    assert way.ended == 1
+
+
+async def test_what_is_said_while_its_way_wakes_is_no_answer(path: Path) -> None:
+    """A connection waits for its place among the calls of a machine, and the other end says something meanwhile."""
+    way = Counted()
+    way.close.set()
+    place = Place(path, way)
+    async with Server().at(path) as server:
+        await place.ask(GET, SOMEBODY)
+        way.awake = lambda: server.say(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nstale")
+        assert (await place.ask(GET, SOMEBODY)).body == b"ok"
+        assert (len(server.heard), server.connections) == (2, 2)
+        await place.leave(SOMEBODY)
 
 
 async def test_a_connection_is_not_kept_for_long(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
