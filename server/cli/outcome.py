@@ -1,6 +1,7 @@
 """How a run ended: said to a person, and as an exit code. The same for a run here and one on a server."""
 
 from datetime import UTC, datetime
+from typing import Final
 
 from guideway.dsl.errors import Code, Refusal
 from guideway.interpreter.results import Report, Status
@@ -9,6 +10,8 @@ from guideway.server.cli.console import BOLD, GREEN, RED, Console
 from guideway.server.cli.refusals import say_refusal
 from guideway.server.cli.steps import StepList
 from guideway.server.render import summary_line
+
+_NEEDS_APPROVAL: Final = frozenset({Code.APPROVAL_REQUIRED, Code.APPROVAL_EXPIRED})
 
 
 def say_outcome(errors: Console, steps: StepList, report: Report, note: str | None = None) -> None:
@@ -31,7 +34,7 @@ def exit_code(report: Report) -> Exit:
     match report.status:
         case Status.COMPLETED | Status.CONTAINED:
             return Exit.OK
-        case Status.REFUSED if report.refusal and report.refusal.code is Code.APPROVAL_REQUIRED:
+        case Status.REFUSED if report.refusal and report.refusal.code in _NEEDS_APPROVAL:
             return Exit.APPROVAL
         case Status.REFUSED:
             return Exit.REFUSED

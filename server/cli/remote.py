@@ -7,7 +7,7 @@ import argparse
 import sys
 import time
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import anyio
 import httpx2
@@ -30,12 +30,14 @@ from guideway.server.cli.console import BOLD, CYAN, DIM, RED, Console, write_jso
 from guideway.server.cli.files import STDIN, read_program
 from guideway.server.cli.logs import show_log
 from guideway.server.cli.outcome import exit_code, refused_unread, say_outcome
+from guideway.server.cli.pending import WAITING, Commands, Pending, pending_in, say_left, say_on, say_pending
 from guideway.server.cli.person import complaint, person, speaking_to
 from guideway.server.cli.refusals import say_program_warnings
 from guideway.server.cli.steps import StepList
 from guideway.server.cli.watched import watch
 from guideway.server.received import UnreadableReport, read_report
 from guideway.server.render import event_line, in_order, outcome_in, output_lines
+from guideway.server.schema import CONFIRMATION, GLASS
 from guideway.server.sign_in.auth import SignedIn
 from guideway.server.sign_in.browser import Person
 from guideway.server.sign_in.errors import ScopesMissingError, ServerError, SignInError, theirs
@@ -46,6 +48,7 @@ from guideway.server.tool import TOOL_NAME
 
 #: The most that any server can be configured to take. What this one takes it says itself.
 _LIMITS: Final = Limits(bytes=1_048_576, nesting=100, commands=10_000)
+_LEAST_WAIT: Final = 2.0  # seconds between two calls that wait for a person
 _CANCELLED: Final = "the server was told, and has no report for who is gone"
 
 
@@ -54,12 +57,14 @@ def run_there(options: argparse.Namespace) -> int:
     show_log()
     console, errors = Console(options.color), Console(options.color, error=True)
     steps = StepList(console, quiet=options.json)
+    commands = Commands(options)
 
     def end(report: Report, document: dict[str, Any], note: str | None = None) -> int:
         if options.json:
             write_json(document | ({"help": note} if note else {}))
         else:
             say_outcome(errors, steps, report, note)
+            say_on(errors, report, pending_in(document), commands)
         return exit_code(report)
 
     try:
@@ -69,7 +74,7 @@ def run_there(options: argparse.Namespace) -> int:
         return end(refused, refused.to_json())
     if not options.json:
         say_program_warnings(errors, source, _LIMITS)
-    call = _Call(source, steps)
+    call = _Call(source, steps, _Asks(options, commands, errors))
     try:
         session = Session(server_url(options.server), standard_store(), options.ca_file)
         number = anyio.run(call.make, session, _person(options, errors))
@@ -78,6 +83,12 @@ def run_there(options: argparse.Namespace) -> int:
         return end(refused, refused.to_json(), error.help)
     except SignInError as error:
         raise _broken(call, error, options.server) from None
+    if call.report is not None and number is not None and (pending := pending_in(call.document)) is not None:
+        if options.json:
+            write_json(call.document)
+        else:
+            say_left(errors, pending, commands)
+        return 128 + number
     if call.report is not None:
         return end(call.report, call.document)
     _say_cancelled(options, call, steps, errors)
@@ -141,19 +152,29 @@ def _refusal(source: Source, error: ScopesMissingError) -> Refusal:
     ) from None
 
 
+class _Asks(NamedTuple):
+    """What somebody asks of a call beside its program, and where they are told how it goes on."""
+
+    options: argparse.Namespace
+    commands: Commands
+    errors: Console
+
+
 class _Call:
     """One call of the tool. ``report`` is None where a signal came first; ``document`` is it as the server sent it.
 
     ``began`` is whether a step was seen, ``is_open`` whether the program was sent, and what it did is not known.
     """
 
-    def __init__(self, source: Source, steps: StepList) -> None:
+    def __init__(self, source: Source, steps: StepList, asks: "_Asks") -> None:
         self.report: Report | None = None
         self.document: dict[str, Any] = {}
         self.began = False
+        self._waits = False
         self.is_open = False
         self._source = source
         self._steps = steps
+        self._asks = asks
         self._shown: list[str] = []
 
     @property
@@ -174,17 +195,40 @@ class _Call:
 
     async def _make(self, session: Session, asked: Person | None) -> None:
         about = types.Implementation(name="guideway", version=__version__)
-        arguments = {"program": self._source.text}
-        call = types.CallToolRequest(params=types.CallToolRequestParams(name=TOOL_NAME, arguments=arguments))
         async with (
             client(session.server, session.ca_file, SignedIn(session, asked)) as http,
             Client(streamable_http_client(session.server, http_client=http), client_info=about) as mcp,
         ):
             http.event_hooks["request"].append(self._is_sent)
             http.event_hooks["response"].insert(0, self._is_answered)
-            # Not `call_tool`: it would list the tools, to hold a report against a schema that the server gave itself.
-            result = await mcp.session.send_request(call, types.CallToolResult, progress_callback=self._progress)
-            self._end(result, session.server)
+            await self._call(mcp, session.server, self._asks.options.ticket)
+            while self._asks.options.wait and (pending := pending_in(self.document)) is not None:
+                await self._wait(mcp, session.server, pending)
+
+    async def _call(self, mcp: Client, server: str, ticket: str | None) -> None:
+        """Call the tool once. What it does not say yet, such as a ticket, it is not asked."""
+        given = {"program": self._source.text, CONFIRMATION: ticket, GLASS: self._asks.options.break_glass}
+        arguments = {name: value for name, value in given.items() if value is not None}
+        call = types.CallToolRequest(params=types.CallToolRequestParams(name=TOOL_NAME, arguments=arguments))
+        # Not `call_tool`: it would list the tools, to hold a report against a schema that the server gave itself.
+        result = await mcp.session.send_request(call, types.CallToolResult, progress_callback=self._progress)
+        self._end(result, server)
+
+    async def _wait(self, mcp: Client, server: str, pending: Pending) -> None:
+        """Call again with a ticket: the server answers when a person has decided, or after a while; then again.
+
+        Asking through the protocol would bring nothing more: the address of the page is in the report.
+        """
+        if not self._waits and not self._asks.options.json:
+            say_pending(self._asks.errors, pending, self._asks.commands, waits=True)
+        self._waits = True
+        self._steps.wait(WAITING, pending.seconds_left)
+        began = anyio.current_time()
+        await self._call(mcp, server, pending.ticket)
+        if pending_in(self.document) is not None:  # a server that is busy does not wait, and is not pressed
+            await anyio.sleep(max(0.0, _LEAST_WAIT - (anyio.current_time() - began)))
+        else:
+            self._steps.wait_no_more()
 
     async def _is_sent(self, request: httpx2.Request) -> None:
         if request.method == "POST" and b'"tools/call"' in request.content:
@@ -195,8 +239,12 @@ class _Call:
             self.is_open = False
 
     async def _progress(self, progress: float, total: float | None, message: str | None) -> None:  # noqa: ARG002
-        if message is None or self.report is not None:  # late: the report has it
+        if message is None or (self.report is not None and not self._waits):  # late: the report has it
             return
+        if message.startswith(WAITING):  # which is counted down here
+            return
+        self._steps.wait_no_more()
+        self.report, self.document = None, {}  # of a call before, which waited: this one runs
         self.began = True
         outcome = outcome_in(message)
         self._steps.show(message, outcome)

@@ -25,6 +25,7 @@ class StepList:
         self._lives = not quiet and is_lively(console.stream)
         self._running: str | None = None
         self._since = 0.0
+        self._ends: float | None = None  # of what is waited for, and counted down to
 
     def __call__(self, event: Event) -> None:
         """Show one event."""
@@ -35,12 +36,31 @@ class StepList:
     def show(self, line: str, outcome: Outcome | None) -> None:
         """Show the line of one event: of a step with this outcome, or of none."""
         if outcome is Outcome.RUNNING:
-            self._running, self._since = line, anyio.current_time()
+            self._running, self._since, self._ends = line, anyio.current_time(), None
             self._draw()
             return
         if outcome is not None:
             self._running = None
         self.line(*_colored(line, outcome))
+
+    def wait(self, what: str, seconds: float) -> None:
+        """Show what is waited for, with the seconds that are left for it: counted down where the list lives."""
+        if self._lives:
+            self._running, self._ends = what, anyio.current_time() + seconds
+            self._draw()
+        else:
+            self.line((f"{what}, {seconds:.0f} s left", YELLOW))
+
+    def wait_no_more(self) -> None:
+        """Take the line of what is waited for away."""
+        if self._lives and self._ends is not None:
+            self._running = self._ends = None
+            self._write(BACK_AND_CLEAR)
+
+    @property
+    def lives(self) -> bool:
+        """Whether it draws over what it drew."""
+        return self._lives
 
     def output(self, step: Step) -> None:
         """Show what the service of a step said itself, where a person wants to read it."""
@@ -55,7 +75,9 @@ class StepList:
 
     def cancelling(self) -> None:
         """Say that a signal was heard, where somebody watches: a restart under way takes its time to be given up."""
-        if self._lives:
+        if self._ends is not None:
+            self.wait_no_more()
+        elif self._lives:
             self.line(("cancelling: a restart under way still asks for the start", YELLOW))
             self._running = None  # what else is written meanwhile finds an empty line
 
@@ -68,7 +90,11 @@ class StepList:
     def _draw(self) -> None:
         if not self._lives or self._running is None:
             return
-        line = f"{self._running} {anyio.current_time() - self._since:.0f} s"
+        now = anyio.current_time()
+        if self._ends is None:
+            line = f"{self._running} {now - self._since:.0f} s"
+        else:
+            line = f"{self._running}, {max(0.0, self._ends - now):.0f} s left"
         try:
             columns = os.get_terminal_size(self._console.stream.fileno()).columns or 80  # 0: it does not know
         except OSError:
