@@ -176,7 +176,7 @@ def _branch(statement: IfRunning) -> Chart:
 
 def _try(statement: TryCatch) -> Chart:
     """Draw what is tried in a frame, and at its right what happens where that fails."""
-    body, handler = _framed(statement.body, "TRY"), _framed(statement.handler, "CATCH")
+    body, handler = _framed(statement.body, "TRY"), _framed(statement.handler, "CATCH", entered=False)
     apart = 76.0
     left = body.width + apart
     bottom = max(body.height, handler.height) + _GAP / 2
@@ -192,12 +192,14 @@ def _try(statement: TryCatch) -> Chart:
     return chart
 
 
-def _framed(block: Block, label: str) -> Chart:
+def _framed(block: Block, label: str, *, entered: bool = True) -> Chart:
+    """Draw a block in a frame. One is entered from above, or else from the side."""
     inner = _sequence(block.statements)
     width = max(inner.width, 40) + 2 * _FRAME
     height = inner.height + _TITLE + 2 * _FRAME
     chart = Chart(width, height, inner.middle + _FRAME, frames=[Frame(0, 0, width, height, label)])
     chart.put(inner, _FRAME, _TITLE + _FRAME)
-    chart.line((chart.middle, 0), (chart.middle, _TITLE + _FRAME), arrow=False)
+    if entered:
+        chart.line((chart.middle, 0), (chart.middle, _TITLE + _FRAME))
     chart.line((chart.middle, height - _FRAME), (chart.middle, height), arrow=False)
     return chart

@@ -68,4 +68,4 @@ def duration(seconds: float) -> str:
         return f"{seconds:.3g} s"
     minutes, rest = divmod(whole, 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if rest else f"{minutes} min"

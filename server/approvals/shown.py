@@ -79,7 +79,9 @@ def decision_values(seen: Seen) -> dict[str, Any]:
 
 def title(seen: Seen) -> str:
     """Return what a program would change, in a few words."""
+    order = [row["target"] for row in seen.facts["targets"]]  # the highest tier first
     most = [row for row in seen.facts["worst_case"] if row["command"] in _MUTATING]
+    most.sort(key=lambda row: order.index(row["target"]) if row["target"] in order else len(order))
     named = [row["target"] if row["times"] == 1 else f"{row['target']} ({row['times']} times)" for row in most]
     more = [f"{len(named) - _MOST_NAMED} more"] if len(named) > _MOST_NAMED else []
     named = [*named[:_MOST_NAMED], *more]

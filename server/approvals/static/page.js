@@ -1,7 +1,7 @@
 // What the pages do beside what they do without scripts: count down, and show at once what others have decided.
 (() => {
   'use strict';
-  const EVERY = 3000; // milliseconds between two looks at the server
+  const EVERY = 2000; // milliseconds between two looks at the server
   const TOLD = [60, 15]; // seconds left at which a screen reader is told so
 
   const announce = (text) => {

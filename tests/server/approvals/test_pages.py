@@ -57,7 +57,7 @@ async def test_the_list_has_what_waits_and_what_is_past(tmp_path: Path) -> None:
         assert waiting.id in waits
         assert past.id in earlier
         assert "refused by ada" in earlier
-        assert "Restart cache and database" in waits
+        assert "Restart database and cache" in waits
     assert world.records.kept[past.id].reason == "not at noon"
 
 

@@ -68,11 +68,13 @@ class World:
         """Let a ticket's time be over."""
         return self.change(ticket, expires_at=time.time() - 1)
 
-    def ran_before(self, message: str = "it came up healthy", *, tenant: str | None = None) -> None:
+    def ran_before(
+        self, message: str = "it came up healthy", *, outcome: str = "ok", tenant: str | None = None
+    ) -> None:
         """Note an earlier restart of the database."""
         began = time.time() - 3_600
         who = Who(ISSUER, "olga", "an-agent")
-        mutation = Mutation("run-before", "database", who, began, began + 2.5, "ok", message)
+        mutation = Mutation("run-before", "database", who, began, began + 2.5, outcome, message)
         self.records.mutations.append((tenant, mutation))
 
 
