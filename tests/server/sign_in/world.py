@@ -56,6 +56,10 @@ reversibility = "easy"
 behaviour = "dies_at_once"
 settle_seconds = 0
 
+[services.payments]
+driver = "memory"
+settle_seconds = 0
+
 [services.slow]
 driver = "memory"
 impact = "low"
@@ -199,7 +203,7 @@ async def serving(
     url = f"{'https' if 'tls' in server else 'http'}://127.0.0.1:{port}/mcp"
     async with AsyncExitStack() as stack:
         if issuer is None:
-            people = {**PEOPLE, "carol": frozenset[Scope]()}
+            people = {**PEOPLE, "carol": frozenset[Scope](), "ada": frozenset({Scope.APPROVE})}
             issuer = await stack.enter_async_context(issuer_running(folder / "issuer", resource=url, people=people))
         configuration = CONFIGURATION.format(
             port=port, issuer=issuer, server=server, issuer_keys=issuer_keys, inventory=INVENTORY
