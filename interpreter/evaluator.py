@@ -16,8 +16,8 @@ from guideway.dsl.ast import Block, Command, GetStatus, IfRunning, Ping, Restart
 from guideway.dsl.errors import Refusal
 from guideway.interpreter.authorizer import Allow, Deny, authorize, refusal
 from guideway.interpreter.begun import Begun
+from guideway.interpreter.clearance import Clearance, Forbidden
 from guideway.interpreter.drivers.base import Fault, Observation
-from guideway.interpreter.impact import Clearance, Forbidden
 from guideway.interpreter.inventory import Inventory
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.reads import Ahead, Answer, Neighbours, Places, Read

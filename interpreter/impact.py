@@ -7,14 +7,13 @@ without a look at any store. Where something cannot be decided, nothing mutates.
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, NoReturn
 
 from guideway.dsl.analysis import Analysis, WorstCase
-from guideway.dsl.ast import Command, Restart
+from guideway.dsl.ast import Restart
 from guideway.dsl.errors import Code, Diagnostic, Refusal
 from guideway.dsl.printer import format_one_line
 from guideway.interpreter.approvals import (
@@ -28,14 +27,14 @@ from guideway.interpreter.approvals import (
     digest,
     one_line,
 )
-from guideway.interpreter.drivers.base import Fault
+from guideway.interpreter.clearance import Clearance, frozen
 from guideway.interpreter.inventory import Inventory
-from guideway.interpreter.leases import Busy, Leases, Place, ProcessLeases, Waited
+from guideway.interpreter.leases import Leases, Place, ProcessLeases
 from guideway.interpreter.notices import Event, Outbox, of_run
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.quotas import Allowance, Overrun, overrun
 from guideway.interpreter.records import Mutation, Records, StoreUnavailable, TooManyOpen
-from guideway.interpreter.results import Outcome, Reason, Step
+from guideway.interpreter.results import Step
 from guideway.interpreter.risk import NO_QUOTA, Quota, Tier
 from guideway.interpreter.service import Service
 
@@ -110,14 +109,6 @@ class Candidate:
         return self.now + time.monotonic() - self.since
 
 
-class Forbidden(Exception):  # noqa: N818  # it is an answer, not a fault
-    """A mutation may not run after all, by what happened while it waited for its turn."""
-
-    def __init__(self, diagnostic: Diagnostic) -> None:
-        super().__init__(diagnostic.message)
-        self.diagnostic = diagnostic
-
-
 class NeedsApproval(Refusal):
     """A person has to say yes first: nothing has run, and the ticket waits for them."""
 
@@ -160,68 +151,6 @@ def weigh(analysis: Analysis, inventory: Inventory) -> Weighed:
             causes.append(Cause(command.keyword, name, effective.tier, effective.source))
     tier = max((cause.tier for cause in causes), default=Tier.SAFE)
     return Weighed(tier, tuple(cause for cause in causes if cause.tier == tier))
-
-
-@dataclass(slots=True)
-class Clearance:
-    """What one run that passed the gate may do: each mutation as often as its worst case has it, one at a time.
-
-    ``begun`` says of each mutation that had its turn, in order, whether it got what it needs: one that did not did
-    nothing.
-    """
-
-    gate: "ImpactGate"
-    run_id: str
-    caller: Principal
-    inventory: Inventory
-    tier: Tier = Tier.SAFE
-    left: Counter[str] = field(default_factory=Counter)
-    glass_broken: bool = False
-    reserved: bool = False
-    begun: list[bool] = field(default_factory=list)
-
-    def forbids(self, command: Command, now: float) -> Diagnostic | None:
-        """Say why a command may not run after all, at its turn."""
-        if not command.mutates:
-            return None
-        if self.left[command.target] < 1:
-            return Diagnostic(Code.POLICY_DENIED, "this run was not cleared for it", command.head_span)
-        why = None if self.glass_broken else self.inventory.service(command.target).calendar.closed(now)
-        return None if why is None else _frozen(command, why)
-
-    @asynccontextmanager
-    async def mutation(self, command: Restart) -> AsyncIterator[str | None]:
-        """Hold what a mutation needs for itself; give words for what it waited for, None where it did not.
-
-        Raises ``Fault`` with ``busy`` where that is not free in time, ``Forbidden`` where it was closed meanwhile.
-        """
-        service = self.inventory.service(command.target)
-        self.begun.append(False)
-        try:
-            async with self.gate.leases.hold(
-                self.gate.places(service, self.caller), self.run_id, self.gate.rules.wait
-            ) as waited:
-                if waited.label and (forbidden := self.forbids(command, time.time())) is not None:
-                    raise Forbidden(forbidden)
-                self.left[command.target] -= 1
-                self.begun[-1] = True
-                yield f"{_waited_words(waited)} held" if waited.label else None
-        except Busy as busy:
-            raise Fault(Reason.BUSY, f"{_waited_words(busy.waited)} still holds") from None
-        except StoreUnavailable:
-            _log.exception("run %s: no lease", self.run_id)
-            raise Fault(Reason.UNKNOWN, "nothing was done to it: the store of locks cannot be reached") from None
-
-    async def settle(self, steps: Sequence[Step], outcome: str) -> None:
-        """Give back what the run did not do, and keep what it did. Never raises: the run is over."""
-        if self.tier is Tier.SAFE:
-            return
-        await self.gate.settle(self, steps, outcome)
-
-
-def _waited_words(waited: Waited) -> str:
-    holder = f"run {waited.holder}" if waited.holder else "another run"
-    return f"waited {waited.seconds:.3g} s for {waited.label}, which {holder}"
 
 
 class ImpactGate:
@@ -310,24 +239,21 @@ class ImpactGate:
             places.append(Place(f"tenant {caller.tenant or ''}", at_once, "the tenant's restarts at once"))
         return places
 
-    async def settle(self, clearance: Clearance, steps: Sequence[Step], outcome: str) -> None:
-        """Give back what a run did not do, and keep what it did, for later decisions. Never raises."""
-        records = self.records
-        if records is None:
-            return
-        restarts = [step for step in steps if step.command == Restart.keyword and step.outcome is not Outcome.REFUSED]
-        done = [step for step, begun in zip(restarts, clearance.begun, strict=False) if begun]
-        who, tenant = Who.of(clearance.caller), clearance.caller.tenant
-        if done:
-            records.note([(tenant, _mutation(step, clearance.run_id, who)) for step in done])
-        if clearance.reserved:
-            used: Counter[str] = Counter()
-            for step in done:
-                used.update(self._keys(clearance.inventory.service(step.target), tenant))
-            try:
-                await records.settle(clearance.run_id, used, outcome, time.time())
-            except StoreUnavailable as error:  # what was reserved goes on counting: the safe side
-                _log.error("run %s: what it did not do could not be given back: %s", clearance.run_id, error)
+    def keep(self, clearance: Clearance, done: Sequence[Step]) -> None:
+        """Keep what a run did for those who decide on later ones."""
+        if self.records is not None:
+            who = Who.of(clearance.caller)
+            self.records.note([(clearance.caller.tenant, _mutation(step, clearance.run_id, who)) for step in done])
+
+    async def give_back(self, clearance: Clearance, done: Sequence[Step], outcome: str) -> None:
+        """Give back what a run reserved and did not do, and say how it ended. Never raises."""
+        used: Counter[str] = Counter()
+        for step in done:
+            used.update(self._keys(clearance.inventory.service(step.target), clearance.caller.tenant))
+        try:
+            await self._records().settle(clearance.run_id, used, outcome, time.time())
+        except StoreUnavailable as error:  # what was reserved goes on counting: the safe side
+            _log.error("run %s: what it did not do could not be given back: %s", clearance.run_id, error)
 
     async def _use(self, candidate: Candidate, ticket_id: str) -> bool:
         """Use a ticket up, and return whether it breaks a freeze. Raises ``Refusal``."""
@@ -410,16 +336,18 @@ class ImpactGate:
         tenant, seconds = candidate.caller.tenant, candidate.worst_case.seconds
         times = _mutations(candidate.worst_case)
         services = {name: candidate.inventory.service(name) for name in times}
-        together: Counter[str] = Counter()  # by what is counted: names of one unit are one service
-        for name, service in services.items():
-            together[self._keys(service, tenant)[0]] += times[name]
         found = []
-        for name, service in services.items():
-            key, _ = self._keys(service, tenant)
-            if service.risk.limits.bounds:
-                found.append(Allowance(key, name, together[key], service.risk.limits, seconds))
-        quota = self.rules.bounds.get(tenant, Bounds()).quota
-        if quota.bounds:
+        if any(service.risk.limits.bounds for service in services.values()):
+            together: Counter[str] = Counter()  # by what is counted: names of one unit are one service
+            for name, service in services.items():
+                together[self._keys(service, tenant)[0]] += times[name]
+            for name, service in services.items():
+                key, _ = self._keys(service, tenant)
+                if service.risk.limits.bounds:
+                    found.append(Allowance(key, name, together[key], service.risk.limits, seconds))
+        bounds = self.rules.bounds.get(tenant)
+        if bounds is not None and bounds.quota.bounds:
+            quota = bounds.quota
             found.append(Allowance(f"tenant {tenant or ''}", "the tenant's restarts", times.total(), quota, seconds))
         return found
 
@@ -437,7 +365,7 @@ def _closed(candidate: Candidate) -> list[Diagnostic]:
         if command.mutates and command.target not in found:
             why = candidate.inventory.service(command.target).calendar.closed(candidate.now)
             if why is not None:
-                found[command.target] = _frozen(command, why)
+                found[command.target] = frozen(command, why)
     return list(found.values())
 
 
@@ -449,10 +377,6 @@ def refused(analysis: Analysis, code: Code, message: str) -> Refusal:
 def _diagnostic(analysis: Analysis, code: Code, message: str) -> Diagnostic:
     first = next(command for command in analysis.commands if command.mutates)
     return Diagnostic(code, message, first.head_span)
-
-
-def _frozen(command: Command, why: str) -> Diagnostic:
-    return Diagnostic(Code.FROZEN, f"`{command.target}` is {why}", command.target_span)
 
 
 def _closed_cause(closed: Diagnostic) -> Cause:

@@ -70,7 +70,7 @@ class ProcessLeases:
     def __init__(self) -> None:
         self._held: Counter[str] = Counter()
         self._holders: dict[str, str] = {}
-        self._freed = anyio.Event()
+        self._freed: anyio.Event | None = None  # there while somebody waits
 
     @asynccontextmanager
     async def hold(self, places: Sequence[Place], run_id: str, wait: float) -> AsyncIterator[Waited]:
@@ -109,11 +109,14 @@ class ProcessLeases:
             self._held[place.key] -= 1
             if not self._held[place.key]:
                 del self._held[place.key], self._holders[place.key]
-        freed, self._freed = self._freed, anyio.Event()
-        freed.set()
+        if self._freed is not None:
+            self._freed.set()
+            self._freed = None
 
     async def freed(self) -> None:
         """Wait until something is given back."""
+        if self._freed is None:
+            self._freed = anyio.Event()
         await self._freed.wait()
 
     async def close(self) -> None:

@@ -17,8 +17,9 @@ from guideway.dsl.errors import Refusal
 from guideway.dsl.parser import DEFAULT_LIMITS, Limits, parse
 from guideway.dsl.scopes import Scope
 from guideway.interpreter.authorizer import require_scopes, require_targets, vocabulary
+from guideway.interpreter.clearance import Clearance
 from guideway.interpreter.evaluator import Evaluator
-from guideway.interpreter.impact import NOTHING_ASKED, Asked, Candidate, Clearance, ImpactGate
+from guideway.interpreter.impact import NOTHING_ASKED, Asked, Candidate, ImpactGate
 from guideway.interpreter.inventory import Inventory
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.reads import READS_AT_ONCE, Places
@@ -178,9 +179,11 @@ class Pipeline:
             ended = report(Status.CANCELLED)
             if on_cancel is not None:
                 on_cancel(ended)
-            await _settle(clearance, ended)
+            if clearance is not None:
+                await clearance.settle(ended.steps, ended.status.value)
             raise
-        await _settle(clearance, ended)
+        if clearance is not None:
+            await clearance.settle(ended.steps, ended.status.value)
         return ended
 
     def _longest(self, inventory: Inventory) -> Callable[[Command], float]:
@@ -201,10 +204,3 @@ class Pipeline:
                 return self.deadlines.if_running
             case _:
                 raise TypeError(f"no deadline for {type(command).__name__}")
-
-
-async def _settle(clearance: Clearance | None, ended: Report) -> None:
-    """Give back what a run was cleared for and did not do, also where it was cancelled."""
-    if clearance is not None:
-        with anyio.CancelScope(shield=True):
-            await clearance.settle(ended.steps, ended.status.value)

@@ -24,6 +24,9 @@ from guideway.interpreter.store.folder import private_folder
 _FIRST_PAUSE: Final = 0.01
 _LONGEST_PAUSE: Final = 0.5
 _NAME_BYTES: Final = 64
+_MOST_IDLE: Final = 128
+
+_Locked = tuple[str, int]  # a file's path, and the open file
 
 
 class FileLeases:
@@ -37,6 +40,8 @@ class FileLeases:
         self._folder = folder
         self._path: str | None = None
         self._here = ProcessLeases()
+        self._names: dict[str, str] = {}
+        self._idle: dict[str, int] = {}  # open, and locked by nobody of this process
 
     @asynccontextmanager
     async def hold(self, places: Sequence[Place], run_id: str, wait: float) -> AsyncIterator[Waited]:
@@ -48,10 +53,12 @@ class FileLeases:
         try:
             yield waited
         finally:
-            _unlock(taken)
+            self._unlock(taken)
             self._here.give_back(places)
 
-    async def _wait(self, places: Sequence[Place], run_id: str, wait: float, full: Full) -> tuple[list[int], Waited]:
+    async def _wait(
+        self, places: Sequence[Place], run_id: str, wait: float, full: Full
+    ) -> tuple[list[_Locked], Waited]:
         since, pause = anyio.current_time(), _FIRST_PAUSE
         with anyio.CancelScope(deadline=since + wait):
             while True:
@@ -67,12 +74,12 @@ class FileLeases:
                 full = taken
         raise Busy(Waited(anyio.current_time() - since, full.label, full.holder))
 
-    def _try(self, places: Sequence[Place], run_id: str) -> list[int] | Full:
-        """Take every place at once, or none; return the open files. Nothing is awaited here."""
+    def _try(self, places: Sequence[Place], run_id: str) -> list[_Locked] | Full:
+        """Take every place at once, or none; return the locked files. Nothing is awaited here."""
         full = self._here.take(places, run_id)
         if full is not None:
             return full
-        taken: list[int] = []
+        taken: list[_Locked] = []
         try:
             for place in sorted(places, key=lambda each: each.key):
                 found = self._lock(place, run_id)
@@ -89,20 +96,24 @@ class FileLeases:
             raise
         finally:
             if full is not None:
-                _unlock(taken)
+                self._unlock(taken)
                 self._here.give_back(places)
         return taken if full is None else full
 
-    def _lock(self, place: Place, run_id: str) -> int | Full:
-        """Lock one file of a place and write into it who holds it; return it open. Raises ``OSError``."""
-        if self._path is None:
-            self._path = str(private_folder(self._folder))
-        name = f"{self._path}/{hashlib.sha256(place.key.encode()).hexdigest()[:32]}"
+    def _lock(self, place: Place, run_id: str) -> _Locked | Full:
+        """Lock one file of a place and write into it who holds it. Raises ``OSError``."""
+        name = self._names.get(place.key) or self._name(place.key)
         holder = b""
         for slot in range(place.at_once):
-            opened = os.open(f"{name}.{slot}", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            path = f"{name}.{slot}"
+            opened = self._idle.pop(path, None)
+            if opened is None:
+                opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.fstat(opened).st_nlink == 0:  # removed since: others lock another one
+                    os.close(opened)
+                    return self._lock(place, run_id)
                 os.pwrite(opened, run_id.encode()[:_NAME_BYTES].ljust(_NAME_BYTES), 0)
             except BlockingIOError:
                 holder = os.pread(opened, _NAME_BYTES, 0)
@@ -111,14 +122,26 @@ class FileLeases:
                 os.close(opened)
                 raise
             else:
-                return opened
+                return path, opened
         return Full(place.label, holder.decode(errors="replace").strip() or None)
 
+    def _name(self, key: str) -> str:
+        """Return how the names of a place's files begin."""
+        if self._path is None:
+            self._path = str(private_folder(self._folder))
+        name = self._names[key] = f"{self._path}/{hashlib.sha256(key.encode()).hexdigest()[:32]}"
+        return name
+
+    def _unlock(self, taken: Iterable[_Locked]) -> None:
+        """Give locks back. Some files stay open for the next hold: to open one takes longer than all the rest."""
+        for path, opened in taken:
+            fcntl.flock(opened, fcntl.LOCK_UN)  # at once, also where a child that is being started has the file too
+            if path in self._idle or len(self._idle) >= _MOST_IDLE:
+                os.close(opened)
+            else:
+                self._idle[path] = opened
+
     async def close(self) -> None:
-        """Nothing is held open."""
-
-
-def _unlock(taken: Iterable[int]) -> None:
-    for opened in taken:
-        fcntl.flock(opened, fcntl.LOCK_UN)  # at once, also where a child that is being started has the file too
-        os.close(opened)
+        """Close the files that nobody holds."""
+        while self._idle:
+            os.close(self._idle.popitem()[1])

@@ -46,7 +46,8 @@ class Soon(Generic[Item]):
             if self._thread is None and not self._ending.is_set():
                 self._thread = threading.Thread(target=self._run, name=f"store of {self._what}", daemon=True)
                 self._thread.start()
-        self._wake.set()
+        if not self._wake.is_set():
+            self._wake.set()
 
     def flush(self) -> None:
         """Write what waits. Raises ``StoreUnavailable``: then it goes on waiting."""

@@ -1,0 +1,107 @@
+"""What a run that passed the gate for impact may do: looked at again at each mutation, and settled when it is over."""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import anyio
+
+from guideway.dsl.ast import Command, Restart
+from guideway.dsl.errors import Code, Diagnostic
+from guideway.interpreter.drivers.base import Fault
+from guideway.interpreter.inventory import Inventory
+from guideway.interpreter.leases import Busy, Waited
+from guideway.interpreter.principal import Principal
+from guideway.interpreter.records import StoreUnavailable
+from guideway.interpreter.results import Outcome, Reason, Step
+from guideway.interpreter.risk import Tier
+
+if TYPE_CHECKING:
+    from guideway.interpreter.impact import ImpactGate
+
+_log = logging.getLogger(__name__)
+
+
+class Forbidden(Exception):  # noqa: N818  # it is an answer, not a fault
+    """A mutation may not run after all, by what happened while it waited for its turn."""
+
+    def __init__(self, diagnostic: Diagnostic) -> None:
+        super().__init__(diagnostic.message)
+        self.diagnostic = diagnostic
+
+
+@dataclass(slots=True)
+class Clearance:
+    """What one run that passed the gate may do: each mutation as often as its worst case has it, one at a time.
+
+    ``begun`` says of each mutation that had its turn, in order, whether it got what it needs: one that did not did
+    nothing.
+    """
+
+    gate: "ImpactGate"
+    run_id: str
+    caller: Principal
+    inventory: Inventory
+    tier: Tier = Tier.SAFE
+    left: Counter[str] = field(default_factory=Counter)
+    glass_broken: bool = False
+    reserved: bool = False
+    begun: list[bool] = field(default_factory=list)
+
+    def forbids(self, command: Command, now: float) -> Diagnostic | None:
+        """Say why a command may not run after all, at its turn."""
+        if not command.mutates:
+            return None
+        if self.left[command.target] < 1:
+            return Diagnostic(Code.POLICY_DENIED, "this run was not cleared for it", command.head_span)
+        why = None if self.glass_broken else self.inventory.service(command.target).calendar.closed(now)
+        return None if why is None else frozen(command, why)
+
+    @asynccontextmanager
+    async def mutation(self, command: Restart) -> AsyncIterator[str | None]:
+        """Hold what a mutation needs for itself; give words for what it waited for, None where it did not.
+
+        Raises ``Fault`` with ``busy`` where that is not free in time, ``Forbidden`` where it was closed meanwhile.
+        """
+        service = self.inventory.service(command.target)
+        self.begun.append(False)
+        try:
+            async with self.gate.leases.hold(
+                self.gate.places(service, self.caller), self.run_id, self.gate.rules.wait
+            ) as waited:
+                if waited.label and (forbidden := self.forbids(command, time.time())) is not None:
+                    raise Forbidden(forbidden)
+                self.left[command.target] -= 1
+                self.begun[-1] = True
+                yield f"{_waited_words(waited)} held" if waited.label else None
+        except Busy as busy:
+            raise Fault(Reason.BUSY, f"{_waited_words(busy.waited)} still holds") from None
+        except StoreUnavailable:
+            _log.exception("run %s: no lease", self.run_id)
+            raise Fault(Reason.UNKNOWN, "nothing was done to it: the store of locks cannot be reached") from None
+
+    async def settle(self, steps: Sequence[Step], outcome: str) -> None:
+        """Give back what the run did not do, and keep what it did, also where it is cancelled. Never raises."""
+        if self.tier is Tier.SAFE:
+            return
+        restarts = [step for step in steps if step.command == Restart.keyword and step.outcome is not Outcome.REFUSED]
+        done = [step for step, begun in zip(restarts, self.begun, strict=False) if begun]
+        if done:
+            self.gate.keep(self, done)
+        if self.reserved:
+            with anyio.CancelScope(shield=True):
+                await self.gate.give_back(self, done, outcome)
+
+
+def _waited_words(waited: Waited) -> str:
+    holder = f"run {waited.holder}" if waited.holder else "another run"
+    return f"waited {waited.seconds:.3g} s for {waited.label}, which {holder}"
+
+
+def frozen(command: Command, why: str) -> Diagnostic:
+    """Say that what a command names may not be changed now."""
+    return Diagnostic(Code.FROZEN, f"`{command.target}` is {why}", command.target_span)
