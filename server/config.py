@@ -37,6 +37,7 @@ from guideway.server.sections import (
 )
 from guideway.server.ssh_ways import SshHosts
 from guideway.server.table_reader import tables_of, without
+from guideway.server.units import Units
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ class Config:
     ssh_patterns: Mapping[str, SshPatternEntry]
     shared: Entries
     own: Mapping[str, Entries]
+    units: Units
 
     @property
     def asks_for_tokens(self) -> bool:
@@ -80,7 +82,8 @@ class Config:
 def load(path: Path | None) -> Config:
     """Return the configuration of a file, or the defaults for None. Raises ``ConfigError``."""
     if path is None:
-        return _config(None, Document(), Entries(), {}, {})
+        nothing = Units(Entries(), {}, SshHosts({}, ()))
+        return _config(None, Document(), shared=Entries(), own={}, ssh_patterns={}, units=nothing)
     text = read(path)
     try:
         raw = tomllib.loads(text)
@@ -94,9 +97,11 @@ def load(path: Path | None) -> Config:
 def _config(
     path: Path | None,
     document: Document,
+    *,
     shared: Entries,
     own: Mapping[str, Entries],
     ssh_patterns: Mapping[str, SshPatternEntry],
+    units: Units,
 ) -> Config:
     return Config(
         path=path,
@@ -117,6 +122,7 @@ def _config(
         ssh_patterns=MappingProxyType(ssh_patterns),
         shared=shared,
         own=MappingProxyType(own),
+        units=units,
     )
 
 
@@ -166,11 +172,12 @@ class _Reader(InventoryReader):
             if broken.isdisjoint(tables):
                 check(document)
         self.check_entries(shared, own, ssh_patterns)
+        units = Units(shared, own, SshHosts(document.ssh, ssh_patterns.values()))
         if broken.isdisjoint(TABLES):
-            check_risk(self, document, shared, own, SshHosts(document.ssh, ssh_patterns.values()))
+            check_risk(self, document, shared, own, units)
         if self.problems:
             raise ConfigError(self.path, self.told())
-        return _config(self.path, document, shared, own, ssh_patterns)
+        return _config(self.path, document, shared=shared, own=own, ssh_patterns=ssh_patterns, units=units)
 
     def _document(self) -> tuple[Document, frozenset[str]]:
         """Return the document without what is wrong in it, and the tables that are not there or not whole for that.

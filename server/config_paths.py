@@ -46,5 +46,6 @@ def _leads_to_path(annotation: Any) -> bool:
     return annotation is Path or any(_leads_to_path(part) for part in typing.get_args(annotation))
 
 
+@cache
 def _mentions_path(annotation: Any) -> bool:
     return annotation is Path or any(_mentions_path(part) for part in typing.get_args(annotation))

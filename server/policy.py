@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import PurePath
@@ -27,9 +28,19 @@ from guideway.server.entries import Entries, ServiceEntry, ServicePatternEntry
 from guideway.server.risk_checks import guards_that_differ, is_frozen
 from guideway.server.sections import ServiceSection
 from guideway.server.ssh_ways import SshHosts
-from guideway.server.units import Named, unit_of, units
+from guideway.server.units import Named, unit_of
 
+_AS_IT_IS: Final = frozenset({bool, int, float})
 _LOCAL: Final = "local"  # the issuer of callers that the configuration itself names
+
+
+@dataclass(frozen=True, slots=True)
+class _Owned:
+    """What one owner's entries are to the version: a digest of them, and the machines and groups that they name."""
+
+    digest: str
+    machines: frozenset[str]
+    groups: frozenset[str]
 
 
 class Policy:
@@ -38,10 +49,13 @@ class Policy:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._hosts = SshHosts(config.ssh, config.ssh_patterns.values())
-        self._units = units(config.shared, config.own, self._hosts)
+        self._units = config.units.several
         self.groups: Mapping[str, int] = {
             name: section.bound(len(self._members(name))) for name, section in config.groups.items()
         }
+        path = config.path
+        self._beside = "" if path is None else os.path.join(os.path.dirname(os.path.abspath(path)), "")
+        self._owned = {owner: self._owns(entries) for owner, entries in config.entries()}
 
     def calendar(self, name: str, common: ServiceSection, pattern: str | None = None) -> Calendar:
         """Return when a service may be changed; ``pattern`` is the text of the one that means it."""
@@ -49,6 +63,10 @@ class Policy:
         if not freezes and not common.windows:
             return ALWAYS
         return Calendar(common.change_windows(), freezes, common.windows)
+
+    def unit_of(self, tenant: str | None, name: str) -> str:
+        """Return what is really restarted where a service has an entry by its name. Raises ``KeyError``."""
+        return self._config.units.of(tenant, name)
 
     def unit(self, tenant: str | None, name: str, options: DriverOptions) -> str:
         """Return what is really restarted. Raises ``ValueError`` where its machine is not known."""
@@ -103,26 +121,14 @@ class Policy:
         It is the same on each replica and after each start, also where the configuration lies in another folder. No
         secret is in it: the configuration names files and environment variables, and what they hold is not read.
         """
-        return hashlib.sha256(json.dumps(self._facts(tenant), sort_keys=True).encode()).hexdigest()
-
-    def _facts(self, tenant: str | None) -> Any:
-        config = self._config
-        seen = [config.shared] if tenant is None else [config.shared, config.own[tenant]]
-        services = [(name, entry) for entries in seen for name, entry in entries.every_service().items()]
-        groups = {entry.common.group for _, entry in services if entry.common.group is not None}
-        frozen = {name: self._frozen(name, entry.common, name) for name, entry in services}
-        approvals = config.approvals
+        config, approvals = self._config, self._config.approvals
+        seen = [self._owned[owner] for owner in {None, tenant}]
         facts = {
             "model": MODEL_VERSION,
-            "hosts": {name: _entry(entry) for entries in seen for name, entry in entries.every_host().items()},
-            "services": {name: _entry(entry) for name, entry in services},
-            "ssh": {name: config.ssh[name] for name in self._machines(seen)},
+            "entries": sorted(owned.digest for owned in seen),
+            "ssh": {name: config.ssh[name] for owned in seen for name in owned.machines},
             "ssh_patterns": {name: entry.options.table for name, entry in config.ssh_patterns.items()},
-            "groups": {name: self.groups[name] for name in groups},
-            "frozen": frozen,
-            "freezes": {
-                freeze: config.freezes[freeze].freeze(freeze) for several in frozen.values() for freeze in several
-            },
+            "groups": {name: self.groups[name] for owned in seen for name in owned.groups},
             "bounds": config.quotas if tenant is None else _bounds(config, tenant),
             "approvals": {
                 "lifetime": approvals.lifetime_seconds,
@@ -132,16 +138,29 @@ class Policy:
                 "form": approvals.form,
             },
         }
-        folder = "" if config.path is None else os.path.dirname(os.path.abspath(config.path))
-        return _plain(facts, folder)
+        return _digest(facts, self._beside)
 
-    def _machines(self, seen: list[Entries]) -> Iterator[str]:
+    def _owns(self, entries: Entries) -> _Owned:
+        """Return what is of the version in the entries of one owner; every tenant sees the shared ones."""
+        services = entries.every_service()
+        frozen = {name: self._frozen(name, entry.common, name) for name, entry in services.items()}
+        facts = {
+            "hosts": {name: _entry(entry) for name, entry in entries.every_host().items()},
+            "services": {name: _entry(entry) for name, entry in services.items()},
+            "frozen": frozen,
+            "freezes": {
+                freeze: self._config.freezes[freeze].freeze(freeze) for several in frozen.values() for freeze in several
+            },
+        }
+        groups = {entry.common.group for entry in services.values() if entry.common.group is not None}
+        return _Owned(_digest(facts, self._beside), frozenset(self._machines(entries)), frozenset(groups))
+
+    def _machines(self, entries: Entries) -> Iterator[str]:
         """Yield the SSH hosts that services are on; those of a pattern of services may be on any."""
-        entries = [entry for each in seen for entry in each.every_service().values()]
-        if any(isinstance(entry, ServicePatternEntry) and "ssh" in entry.driver.table for entry in entries):
+        if any("ssh" in entry.driver.table for entry in entries.service_patterns.values()):
             yield from self._config.ssh
             return
-        for entry in entries:
+        for entry in entries.services.values():
             options = entry.driver
             if isinstance(options, SocketOptions) and options.ssh is not None and options.ssh in self._config.ssh:
                 yield options.ssh
@@ -175,26 +194,40 @@ def _entry(entry: Any) -> Any:
     return [entry.kind, probe, entry.common]
 
 
-def _plain(value: Any, folder: str) -> Any:
-    """Return a value as JSON has it, the same for equal values: sets in order, paths beside the file relative to it."""
+def _digest(facts: Mapping[str, Any], beside: str) -> str:
+    return hashlib.sha256(json.dumps(_plain(facts, beside), sort_keys=True).encode()).hexdigest()
+
+
+def _plain(value: Any, beside: str) -> Any:
+    """Return a value as JSON has it, the same for equal values: sets in order, paths beside the file relative to it.
+
+    ``beside`` is what such a path begins with. What an inventory has by far the most of comes first.
+    """
+    kind = type(value)
+    if value is None or kind in _AS_IT_IS:
+        return value
+    if kind is str:
+        return value.removeprefix(beside)
+    if isinstance(value, BaseModel):
+        return {key: _plain(inner, beside) for key, inner in value.__dict__.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner, beside) for inner in value]
+    return _seldom(value, beside)
+
+
+def _seldom(value: Any, beside: str) -> Any:
     match value:
         case Enum():
-            return _plain(value.value, folder)
+            return _plain(value.value, beside)
         case Freeze():
-            return [_plain(part, folder) for part in (value.begins, value.ends, value.reason)]
-        case BaseModel():
-            return {key: _plain(getattr(value, key), folder) for key in type(value).model_fields}
+            return [_plain(part, beside) for part in (value.begins, value.ends, value.reason)]
         case Mapping():
-            return {str(key): _plain(inner, folder) for key, inner in value.items()}
+            return {str(key): _plain(inner, beside) for key, inner in value.items()}
         case AbstractSet():
-            return sorted((_plain(inner, folder) for inner in value), key=json.dumps)
-        case list() | tuple():
-            return [_plain(inner, folder) for inner in value]
-        case str() | PurePath():  # in the table of a pattern a path is a text
-            return str(value).removeprefix(f"{folder}{os.sep}") if folder else str(value)
+            return sorted((_plain(inner, beside) for inner in value), key=json.dumps)
+        case PurePath():  # in the table of a pattern a path is a text
+            return str(value).removeprefix(beside)
         case datetime():  # aware of its zone
             return value.astimezone(UTC).isoformat()
-        case int() | float() | None:
-            return value
         case _:
             return str(value)

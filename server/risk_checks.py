@@ -13,9 +13,8 @@ from guideway.server.config_errors import dotted
 from guideway.server.entries import Entries, ServiceEntry, ServicePatternEntry
 from guideway.server.risk_sections import FreezeSection
 from guideway.server.sections import Document, ServiceSection
-from guideway.server.ssh_ways import SshHosts
 from guideway.server.table_reader import TableReader
-from guideway.server.units import Named, units
+from guideway.server.units import Named, Units
 
 TABLES: Final = ("approvals", "freezes", "groups", "issuers")
 """The tables that are looked at."""
@@ -24,7 +23,7 @@ _STRICT: Final = "the server does not start weakened: remove it, or raise it"
 
 
 def check_risk(
-    reader: TableReader, document: Document, shared: Entries, own: Mapping[str, Entries], hosts: SshHosts
+    reader: TableReader, document: Document, shared: Entries, own: Mapping[str, Entries], units: Units
 ) -> None:
     """Note every mistake."""
     check = _Check(reader, document, shared, own)
@@ -32,7 +31,7 @@ def check_risk(
     check.groups()
     check.freezes()
     check.tiers()
-    check.one_risk_a_unit(hosts)
+    check.one_risk_a_unit(units)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +89,9 @@ class _Check:
             if why is not None:
                 self.reader.say((*path, "tier"), why, _STRICT)
 
-    def one_risk_a_unit(self, hosts: SshHosts) -> None:
+    def one_risk_a_unit(self, units: Units) -> None:
         """Look at whether a unit has less of a guard under one name than under another."""
-        for several in units(self.shared, self.own, hosts).values():
+        for several in units.several.values():
             restartable = [named for named in several if named.entry.common.restartable]
             for other in restartable[1:]:
                 first = restartable[0]

@@ -6,6 +6,7 @@ Every default is safe: what is not stated of a service asks a person. What table
 
 from dataclasses import replace
 from datetime import date, datetime
+from functools import lru_cache
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
@@ -71,18 +72,24 @@ class RiskSection(Section):
 
     def risk(self) -> Risk:
         """Return what is stated of mutations."""
-        stated = Risk(self.impact, self.reversibility, None if self.tier is None else Tier(self.tier), self.critical)
-        default = stated.limits
-        quota = Quota(
-            default.per_hour if self.restarts_per_hour is None else self.restarts_per_hour,
-            default.per_day if self.restarts_per_day is None else self.restarts_per_day,
-            default.cooldown if self.cooldown_seconds is None else self.cooldown_seconds,
-        )
-        return replace(stated, quota=quota)
+        tier = None if self.tier is None else Tier(self.tier)
+        stated = Risk(self.impact, self.reversibility, tier, self.critical)
+        return _with_quota(stated, self.restarts_per_hour, self.restarts_per_day, self.cooldown_seconds)
 
     def change_windows(self) -> tuple[Window, ...]:
         """Return when mutations are allowed; none is always."""
         return tuple(read_window(text) for text in self.windows)
+
+
+@lru_cache(maxsize=256)  # of many services the most state the same
+def _with_quota(stated: Risk, per_hour: int | None, per_day: int | None, cooldown: float | None) -> Risk:
+    default = stated.limits
+    quota = Quota(
+        default.per_hour if per_hour is None else per_hour,
+        default.per_day if per_day is None else per_day,
+        default.cooldown if cooldown is None else cooldown,
+    )
+    return replace(stated, quota=quota)
 
 
 class BoundsSection(Section):

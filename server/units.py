@@ -1,7 +1,11 @@
-"""Which services are one unit under several names, also in several tenants: they share locks and quotas."""
+"""Which services are one unit under several names, also in several tenants: they share locks and quotas.
+
+Where a link leads is looked at once for a configuration, here: what is loaded agrees with itself.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from guideway.interpreter.drivers.base import DriverOptions
 from guideway.interpreter.drivers.ways import SocketOptions
@@ -27,16 +31,24 @@ def unit_of(tenant: str | None, name: str, options: DriverOptions, hosts: SshHos
     return name if tenant is None else f"{tenant}/{name}"  # no name has a slash in it
 
 
-def units(shared: Entries, own: Mapping[str, Entries], hosts: SshHosts) -> dict[str, list[Named]]:
-    """Return the services that have an entry by their name, by unit; those of an unknown machine are left out."""
-    found: dict[str, list[Named]] = {}
-    for named in _named(shared, own):
-        try:
-            unit = unit_of(named.tenant, named.name, named.entry.driver, hosts)
-        except ValueError:
-            continue
-        found.setdefault(unit, []).append(named)
-    return found
+class Units:
+    """The units of the services that have an entry by their name; those of an unknown machine are left out."""
+
+    def __init__(self, shared: Entries, own: Mapping[str, Entries], hosts: SshHosts) -> None:
+        found: dict[str, list[Named]] = {}
+        self._of: dict[tuple[str | None, str], str] = {}
+        for named in _named(shared, own):
+            try:
+                unit = unit_of(named.tenant, named.name, named.entry.driver, hosts)
+            except ValueError:
+                continue
+            found.setdefault(unit, []).append(named)
+            self._of[named.tenant, named.name] = unit
+        self.several: Mapping[str, list[Named]] = MappingProxyType(found)
+
+    def of(self, tenant: str | None, name: str) -> str:
+        """Return the unit of a service by whose it is and its name. Raises ``KeyError``."""
+        return self._of[tenant, name]
 
 
 def _named(shared: Entries, own: Mapping[str, Entries]) -> Iterator[Named]:

@@ -96,7 +96,7 @@ class _Maker:
 
     def service(self, name: str, entry: ServiceEntry) -> Service:
         """Return a service that has an entry by its name."""
-        unit = self.policy.unit(self.tenant, name, entry.driver)
+        unit = self.policy.unit_of(self.tenant, name)
         health = entry.health.build() if entry.health else None
         return self._service(name, unit, _driver(entry.driver, self.ways), health, entry.common)
 

@@ -196,7 +196,14 @@ class DriverOptions(Options, ABC):
 
 def key_of(kind: str, *parts: object) -> str:
     """Return a key of parts, each of which can be anything."""
-    return " ".join((kind, *(quote(str(part), safe="/:@.,=\\") for part in parts)))
+    return " ".join((kind, *(_quoted(str(part)) for part in parts)))
+
+
+def _quoted(part: str) -> str:
+    return part if _PLAIN.fullmatch(part) else quote(part, safe="/:@.,=\\")
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9_.~/:@,=\\-]*")  # what ``quote`` leaves as it is; asked of each service of a file
 
 
 def real_path(path: Path, machine: str | None) -> str:

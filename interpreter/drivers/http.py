@@ -317,7 +317,10 @@ _PLACES: weakref.WeakValueDictionary[tuple[Way, Path | tuple[str, int]], Place] 
 
 def place_at(at: Path | tuple[str, int], way: Way = HERE) -> Place:
     """Return the place at a socket of a machine, or at a host and port of this one; the same one for everybody."""
-    return _PLACES.setdefault((way, at), Place(at, way))
+    place = _PLACES.get((way, at))
+    if place is None:
+        place = _PLACES[way, at] = Place(at, way)
+    return place
 
 
 async def _connected_to_socket(path: Path) -> socket.socket:

@@ -152,7 +152,10 @@ _ENGINES: weakref.WeakValueDictionary[tuple[Way, Path], Engine] = weakref.WeakVa
 
 def engine_at(socket: Path, way: Way = HERE) -> Engine:
     """Return the engine at a socket of a machine, the same one for everybody."""
-    return _ENGINES.setdefault((way, socket), Engine(place_at(socket, way)))
+    engine = _ENGINES.get((way, socket))
+    if engine is None:
+        engine = _ENGINES[way, socket] = Engine(place_at(socket, way))
+    return engine
 
 
 def _refusal(status: int, body: bytes) -> Fault:

@@ -160,4 +160,7 @@ _CLUSTERS: weakref.WeakValueDictionary[tuple[Path | None, str | None], Cluster] 
 
 def cluster_of(kubeconfig: Path | None, context: str | None) -> Cluster:
     """Return the cluster of a kubeconfig's context, the same one for everybody."""
-    return _CLUSTERS.setdefault((kubeconfig, context), Cluster(kubeconfig, context))
+    cluster = _CLUSTERS.get((kubeconfig, context))
+    if cluster is None:
+        cluster = _CLUSTERS[kubeconfig, context] = Cluster(kubeconfig, context)
+    return cluster

@@ -269,4 +269,7 @@ _BUSES: weakref.WeakValueDictionary[tuple[Way, Path], Bus] = weakref.WeakValueDi
 
 def bus_at(socket: Path, way: Way = HERE) -> Bus:
     """Return the bus at a socket of a machine, the same one for everybody."""
-    return _BUSES.setdefault((way, socket), Bus(socket, way=way))
+    bus = _BUSES.get((way, socket))
+    if bus is None:
+        bus = _BUSES[way, socket] = Bus(socket, way=way)
+    return bus

@@ -9,6 +9,7 @@ start its start limit then forbids.
 """
 
 import logging
+import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -23,6 +24,8 @@ from guideway.interpreter.results import Reason, State
 
 logger = logging.getLogger(__name__)
 
+# A digit at the beginning is one of them.
+_OTHERS: Final = re.compile(rb"\A[0-9]|[^A-Za-z0-9]")
 _FIRST_PAUSE, _LONGEST_PAUSE, _PAUSE_GROWTH = 0.05, 0.25, 1.5
 
 _RESULTS: Final = {
@@ -230,10 +233,7 @@ def _failed(what: str, unit: Unit) -> str:
 
 def _label(name: str) -> str:
     """Return a unit's name as a part of an object path: what is no ASCII letter or digit stands as ``_`` and hex."""
-    safe = [chr(byte) if chr(byte).isalnum() and byte < 128 else f"_{byte:02x}" for byte in name.encode()]
-    if name[:1].isdigit():
-        safe[0] = f"_{ord(name[0]):02x}"
-    return "".join(safe)
+    return _OTHERS.sub(lambda found: f"_{found[0][0]:02x}".encode(), name.encode()).decode()
 
 
 def _pauses() -> Iterator[float]:
