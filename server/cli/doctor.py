@@ -158,6 +158,7 @@ def _configuration(options: argparse.Namespace) -> Iterator[Finding]:
     yield from _tls(config)
     yield from _issuers(config)
     yield from _risk(config)
+    yield from _webhooks(config)
     yield from _inventory(config)
 
 
@@ -205,6 +206,14 @@ def _risk(config: "Config") -> Iterator[Finding]:
     yield from look_at_risk(config)
 
 
+def _webhooks(config: "Config") -> Iterator[Finding]:
+    """Look at who is told of tickets and runs, and was not."""
+    if config.approvals.webhooks:
+        from guideway.server.cli.webhook_findings import look_at_webhooks  # noqa: PLC0415  # see above
+
+        yield from look_at_webhooks(config)
+
+
 def _inventory(config: "Config") -> Iterator[Finding]:
     """Ask each host and service once, and say whether ICMP may be sent."""
     import anyio  # noqa: PLC0415  # see above
@@ -246,7 +255,8 @@ async def _icmp(config: "Config") -> Finding:
 COMMAND = Command(
     summary="say what is wrong with this installation and how to mend it",
     description="Look at the packages, the configuration, the caller, the issuers, what restarts ask of people, the\n"
-    "store, everything in the inventory and the terminal, and say what is wrong and how to mend it. Changes nothing.",
+    "store, webhooks, everything in the inventory and the terminal, and say what is wrong and how to mend\n"
+    "it. Changes nothing.",
     examples=("guideway doctor", "guideway doctor --json"),
     exits=((Exit.OK, "nothing is wrong; there may be notes"), (Exit.FAILED, "something is wrong")),
     arguments=_arguments,
