@@ -122,7 +122,9 @@ async def test_a_state_is_altered(desk: Desk) -> None:
     await desk.decide(ticket)
     middle = len(state) // 2
     flipped = state[:middle] + ("A" if state[middle] != "A" else "B") + state[middle + 1 :]
-    for altered in (flipped, state[:-1], state + "A", "v1.", "", "v2" + state[2:], f'{{"ticket":"{ticket}"}}', 7, {}):
+    made_up = f'{{"ticket":"{ticket}"}}'
+    wrong: list[Any] = [flipped, state[:-1], state + "A", "v1.", "", "v2" + state[2:], made_up, 7, {}]
+    for altered in wrong:
         result = await send(desk, requestState=altered, inputResponses={key: ACCEPT})
         assert result.get("code") == -32602, altered
     assert desk.world.restarts == 0

@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from guideway.interpreter.results import State
 from guideway.interpreter.risk import HARMLESS, Impact, Reversibility, Risk
 from guideway.interpreter.service import Service
 from guideway.interpreter.store import open_store
+from guideway.interpreter.windows import Calendar, Freeze
 from guideway.server.oauth.caller import caller
 from guideway.server.request_state import Keys
 from guideway.server.schema import output_schema
@@ -37,7 +39,10 @@ Answers = Callable[[Any, Any], Awaitable[types.ElicitResult]]
 
 
 class Approving(World):
-    """`database` needs a person before each restart, `cache` never does. Tickets are in a store in a folder."""
+    """`database` needs a person before each restart, `cache` never does, and `ledger` is frozen.
+
+    Tickets are in a store in a folder.
+    """
 
     def __init__(self, folder: Path, **rules: Any) -> None:
         super().__init__()
@@ -45,11 +50,14 @@ class Approving(World):
         self.database = MemoryDriver(State.RUNNING)
         records, leases = open_store(folder=folder)
         high = Risk(impact=Impact.HIGH, reversibility=Reversibility.HARD)
+        now = datetime.now(UTC)
+        freeze = Freeze("payday", now - timedelta(hours=1), now + timedelta(hours=1), "it is payday")
         inventory = Inventory(
             hosts=[Host("api.internal", MemoryProbe())],
             services=[
                 Service("database", self.database, settle=0.0, risk=high),
                 Service("cache", MemoryDriver(State.STOPPED), settle=0.0, risk=HARMLESS),
+                Service("ledger", MemoryDriver(), settle=0.0, risk=HARMLESS, calendar=Calendar((), (freeze,))),
             ],
         )
         rules.setdefault("can_ask", lambda _: True)
