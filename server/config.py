@@ -37,6 +37,7 @@ from guideway.server.sections import (
 )
 from guideway.server.ssh_ways import SshHosts
 from guideway.server.table_reader import tables_of, without
+from guideway.server.uncollected import uncollected
 from guideway.server.units import Units
 
 
@@ -85,6 +86,11 @@ def load(path: Path | None) -> Config:
         nothing = Units(Entries(), {}, SshHosts({}, ()))
         return _config(None, Document(), shared=Entries(), own={}, ssh_patterns={}, units=nothing)
     text = read(path)
+    with uncollected():
+        return _read(path, text)
+
+
+def _read(path: Path, text: str) -> Config:
     try:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

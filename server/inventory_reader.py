@@ -4,6 +4,7 @@ Owns what their tables say of each other: that each name means one thing, and th
 """
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -249,7 +250,8 @@ class InventoryReader(TableReader):
             self.say(path, f"cannot mean `{name}`, say: {error}")
 
     def _common(self, model: type[_Model], table: dict[str, Any], path: toml_places.Path) -> _Model | None:
-        return self.check(model, {key: table[key] for key in model.model_fields if key in table}, path)
+        said = {key: table[key] for key in model.model_fields if key in table}
+        return self.check(model, said, path) if said else _unsaid(model)
 
     def _chosen(
         self,
@@ -285,6 +287,12 @@ class InventoryReader(TableReader):
         others = {chooser, *common.model_fields}
         options = {key: value for key, value in table.items() if key not in others}
         return kind, model, options, (*others, *more)
+
+
+@cache
+def _unsaid(model: type[_Model]) -> _Model:
+    """Return what holds for each entry that says nothing: of a large inventory most do not."""
+    return model()
 
 
 def _by_kind(entries: Entries) -> Iterator[tuple[str, Mapping[str, NamePattern]]]:

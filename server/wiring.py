@@ -29,6 +29,7 @@ from guideway.server.policy import Policy
 from guideway.server.sections import DEVELOPMENT, IssuerSection, ServiceSection
 from guideway.server.ssh_ways import SshWays
 from guideway.server.stores import open_configured
+from guideway.server.uncollected import uncollected
 
 #: The caller where the configuration names none. Nobody gave it a scope, so it has none.
 NOBODY = Principal("nobody", frozenset())
@@ -36,6 +37,11 @@ NOBODY = Principal("nobody", frozenset())
 
 def build(config: Config) -> Pipeline:
     """Return the pipeline of a configuration. Whoever asks for it closes its inventory."""
+    with uncollected():
+        return _built(config)
+
+
+def _built(config: Config) -> Pipeline:
     limits, deadlines = config.limits, config.deadlines
     ways = SshWays(config.ssh, config.ssh_patterns.values())
     policy, fleet = Policy(config), Fleet()

@@ -1,5 +1,6 @@
 """What it takes to load a large inventory: each entry is read once, however many tenants there are and parts look."""
 
+import gc
 from collections import Counter
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from guideway.interpreter.drivers.supervisord import SupervisordOptions
 from guideway.server import config, policy, wiring
+from guideway.server.config_errors import ConfigError
 
 SERVICES = 50
 TENANTS = 20
@@ -24,7 +26,7 @@ def test_each_entry_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     file = tmp_path / "guideway.toml"
     file.write_text(text)
     counts: Counter[str] = Counter()
-    unit_key, entry = SupervisordOptions.unit_key, policy._entry  # noqa: SLF001
+    unit_key, entry = SupervisordOptions.unit_key, policy._entry
 
     def counted_key(options: SupervisordOptions, machine: str | None = None) -> str:
         counts["unit"] += 1
@@ -39,3 +41,28 @@ def test_each_entry_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     pipeline = wiring.build(config.load(file))
     assert len(pipeline.gate.rules.policy) == 1 + TENANTS
     assert counts == {"unit": SERVICES + TENANTS, "entry": SERVICES + TENANTS}
+
+
+def test_nobody_looks_for_garbage_meanwhile_and_afterwards_somebody_does(tmp_path: Path) -> None:
+    file = tmp_path / "guideway.toml"
+    file.write_text("".join(f'[services.s{number}]\ndriver = "memory"\n' for number in range(2_000)))
+    looked: list[str] = []
+
+    def note(phase: str, _: object) -> None:
+        looked.append(phase)
+
+    config.load(None)
+    gc.collect()
+    gc.callbacks.append(note)
+    try:
+        read = config.load(file)
+        during = list(looked)
+    finally:
+        gc.callbacks.remove(note)
+    assert len(read.shared.services) == 2_000
+    assert during == []
+    assert gc.isenabled()
+    file.write_text("[services.x]\n")
+    with pytest.raises(ConfigError):
+        config.load(file)
+    assert gc.isenabled()
