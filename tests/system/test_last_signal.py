@@ -35,6 +35,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         (tmp_path / "guideway.toml").write_text(
             'caller = "me"\n[callers.me]\nscopes = ["mcp:diag:read", "mcp:diag:write"]\n'
             f'[services.stubborn]\ndriver = "supervisord"\nsocket = "{supervisord.socket}"\nprogram = "stubborn"\n'
+            'impact = "low"\nreversibility = "easy"\n'
         )
         (tmp_path / "stubborn.diag").write_text(PROGRAM)
         (tmp_path / "socket").symlink_to(supervisord.folder)
