@@ -29,7 +29,7 @@ from guideway.server.approvals.paths import SIGNED_IN
 from guideway.server.approvals.view import words
 from guideway.server.oauth.access import Access
 from guideway.server.oauth.discovery import discover, endpoint
-from guideway.server.oauth.issuer_http import IssuerHttp, NoAnswer, authorities
+from guideway.server.oauth.issuer_http import IssuerHttp, NoAnswer, authorities, basic_credentials
 from guideway.server.oauth.keys import KeySet, no_key_set, read_keys
 from guideway.server.oauth.verified import IssuerUnavailable, TokenRefused
 
@@ -210,7 +210,7 @@ class SignIn:
         return AsyncOAuth2Client(
             self._client.client_id,
             secret,
-            token_endpoint_auth_method="client_secret_basic" if secret else "none",
+            token_endpoint_auth_method=_basic if secret else "none",
             scope=f"openid {self._client.issuer.word(Scope.APPROVE)}",
             redirect_uri=self._redirect_uri,
             code_challenge_method="S256",
@@ -224,3 +224,9 @@ class SignIn:
         _log.warning("nobody was signed in: %s", answer.told())
         where = urlsplit(self.issuer).netloc
         return NotSignedIn(f"the issuer at {where} does not answer as it should", "try again in a while", 502)
+
+
+def _basic(client: Any, _method: str, uri: str, headers: Any, body: Any) -> tuple[str, Any, Any]:
+    """Authenticate as RFC 6749, section 2.3.1, has it: Authlib's own leaves out the encoding of id and secret."""
+    headers["Authorization"] = basic_credentials(client.client_id, client.client_secret)
+    return uri, headers, body

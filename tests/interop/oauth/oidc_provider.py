@@ -22,7 +22,19 @@ BY_HAND: dict[str, Any] = {
     "application_type": "native",
     "scope": f"offline_access {Scope.READ} {Scope.WRITE}",
 }
-"""A client that an operator has entered at the provider, with every scope."""
+"""A client that an operator has entered at the provider, with every scope that lets a program run."""
+
+PAGE: dict[str, Any] = {
+    "client_id": "approval-page",
+    "client_secret": "the page's own + secret",
+    "redirect_uris": ["http://127.0.0.1/approvals/signed-in"],  # at any port: it is loopback
+    "token_endpoint_auth_method": "client_secret_basic",
+    "grant_types": ["authorization_code"],
+    "response_types": ["code"],
+    "application_type": "native",
+    "scope": f"openid {Scope.APPROVE}",
+}
+"""The approval page, as an operator has entered it."""
 
 
 @dataclass(frozen=True)
@@ -70,5 +82,5 @@ class Provider:
 def serving(environment: Environment) -> Iterator[Provider]:
     """Run a provider."""
     script = PLACE / "oauth" / "provider.mjs"
-    with running(["node", str(script), json.dumps([BY_HAND])], environment) as started:
+    with running(["node", str(script), json.dumps([BY_HAND, PAGE])], environment) as started:
         yield Provider(started["issuer"])

@@ -10,6 +10,7 @@ import Provider from 'oidc-provider';
 import { Kept } from './kept.mjs';
 
 const SCOPES = ['mcp:diag:read', 'mcp:diag:write'];
+const EVERY_SCOPE = [...SCOPES, 'mcp:diag:approve']; // the last one is for clients that were entered for it
 
 // A client that an operator entered by hand, for every scope; what the tests add has the same form.
 const [clients] = process.argv.slice(2).map((text) => JSON.parse(text));
@@ -47,7 +48,7 @@ const made = (issuer) => {
     adapter: Kept,
     clients,
     jwks: { keys },
-    scopes: ['offline_access', ...SCOPES],
+    scopes: ['openid', 'offline_access', ...EVERY_SCOPE],
     cookies: { keys: ['a key of the tests'] },
     responseTypes: ['code'],
     clientAuthMethods: ['none', 'client_secret_basic', 'client_secret_post'],
@@ -77,7 +78,7 @@ const made = (issuer) => {
         useGrantedResource: () => true,
         getResourceServerInfo: (_ctx, resource) => ({
           audience: resource,
-          scope: SCOPES.join(' '),
+          scope: EVERY_SCOPE.join(' '),
           accessTokenFormat: 'jwt',
           accessTokenTTL: settings.seconds,
           jwt: { sign: { alg: settings.algorithm } },

@@ -1,11 +1,12 @@
 """Signing in by OpenID Connect: what is asked for, and every way in which an answer may be wrong."""
 
 import time
+from base64 import b64decode
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote_plus, urlsplit
 
 import pytest
 from starlette.responses import JSONResponse, RedirectResponse, Response
@@ -15,7 +16,7 @@ from guideway.server.approvals.sign_in import Begun, NotSignedIn, SignIn
 from guideway.server.oauth.access import Access, PageClient
 from guideway.server.oauth.verifier import TrustedIssuers
 from guideway.server.sections import IssuerSection
-from tests.server.oauth.issuer import MISSING, RESOURCE, Issuer, sign, signer
+from tests.server.oauth.issuer import CLIENT_SECRET, MISSING, RESOURCE, Issuer, sign, signer
 
 pytestmark = pytest.mark.anyio
 CLIENT = "the-page"
@@ -218,6 +219,11 @@ async def test_an_issuer_that_is_away_is_told_and_asked_again_later(issuer: Issu
 
 
 async def test_a_secret_goes_to_the_token_endpoint_alone_and_is_in_no_text(issuer: Issuer) -> None:
-    async with attempt(issuer, secret="hidden") as ada:  # noqa: S106  # nobody else's
-        assert "hidden" not in ada.begun.url + repr(ada.sign_in._access.page)
+    async with attempt(issuer, secret=CLIENT_SECRET) as ada:
+        assert CLIENT_SECRET not in ada.begun.url + repr(ada.sign_in._access.page)
         assert (await ada.finish())[0].subject == "ada"
+        scheme, _, credentials = issuer.shown["token"].partition(" ")
+        # RFC 6749, section 2.3.1: each is encoded by itself, so that every character gets through.
+        sent = [unquote_plus(part) for part in b64decode(credentials).decode().split(":")]
+        assert (scheme, sent) == ("Basic", [CLIENT, CLIENT_SECRET])
+        assert not {name for name in issuer.shown if issuer.shown[name]} - {"token"}

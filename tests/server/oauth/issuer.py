@@ -112,8 +112,8 @@ class Issuer:
     ``metadata`` (RFC 8414), ``openid``, ``keys``, ``introspection``, ``token``, which has only what ``replies`` has.
 
     ``metadata``, ``signers`` and ``junk_keys`` are published as they are at the time. ``replies`` has, by the same
-    names, what is answered instead. An endpoint whose name is in ``stuck``, or about a token that is,
-    answers when it is taken out. With a
+    names, what is answered instead, and ``shown`` the last Authorization header. An endpoint whose name is in
+    ``stuck``, or about a token that is, answers when it is taken out. With a
     ``certificate`` it speaks TLS; the key is in ``key.pem`` beside it.
     """
 
@@ -122,6 +122,7 @@ class Issuer:
     client_id: str = CLIENT_ID
     client_secret: str = CLIENT_SECRET
     requests: Counter[str] = field(default_factory=Counter)
+    shown: dict[str, str] = field(default_factory=dict)
     replies: dict[str, Reply] = field(default_factory=dict)
     stuck: set[str] = field(default_factory=set)
     signers: list[Signer] = field(default_factory=list)
@@ -243,6 +244,7 @@ class Issuer:
         async def answer(request: Request) -> Response:
             self.requests[name] += 1
             await request.body()
+            self.shown[name] = request.headers.get("Authorization", "")
             while name in self.stuck:
                 await anyio.sleep(0.01)
             if name in self.replies:
