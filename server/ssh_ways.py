@@ -1,5 +1,6 @@
 """The machines that are reached over SSH: what each name means, and one way for each, made when a service on it is."""
 
+import ipaddress
 import weakref
 from collections.abc import Iterable, Mapping
 
@@ -28,7 +29,16 @@ class SshHosts:
     def machine(self, name: str) -> str:
         """Return which machine a name means, whoever is the user there. Raises ``ValueError``."""
         options = self.options(name)
-        return f"{options.host.lower().rstrip('.')}:{options.port}"
+        return f"{_one_spelling(options.host)}:{options.port}"
+
+
+def _one_spelling(host: str) -> str:
+    """Return a host as it is always written: names know no case, and IPv6 addresses have many spellings."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host.lower().rstrip(".")
+    return str(getattr(address, "ipv4_mapped", None) or address)
 
 
 class SshWays:

@@ -203,12 +203,16 @@ def _quoted(part: str) -> str:
     return part if _PLAIN.fullmatch(part) else quote(part, safe="/:@.,=\\")
 
 
+_VAR_RUN = re.compile(r"\A/var/run/")
 _PLAIN = re.compile(r"[A-Za-z0-9_.~/:@,=\\-]*")  # what ``quote`` leaves as it is; asked of each service of a file
 
 
 def real_path(path: Path, machine: str | None) -> str:
-    """Return a socket's path without links, where it is on this machine: one socket may have several names."""
-    return str(path) if machine else os.path.realpath(path)
+    """Return a socket's path without links, where it is on this machine: one socket may have several names.
+
+    On another machine links are not known, but for ``/var/run``, which everywhere leads to ``/run`` (FHS 3.0, 5.13).
+    """
+    return _VAR_RUN.sub("/run/", os.path.normpath(path)) if machine else os.path.realpath(path)
 
 
 class ProbeOptions(Options, ABC):

@@ -24,6 +24,7 @@ class Variant(NamedTuple):
 
 
 GOOD: dict[str, Any] = {
+    "Id": "good.service",
     "LoadState": "loaded",
     "LoadError": ["", ""],
     "ActiveState": "active",

@@ -121,6 +121,14 @@ agent = true
 host = "M.internal."
 user = "b"
 agent = true
+[ssh.v6]
+host = "fd00::1"
+user = "a"
+agent = true
+[ssh.same_v6]
+host = "FD00:0:0::0:1"
+user = "a"
+agent = true
 [ssh.other]
 host = "other.internal"
 user = "a"
@@ -135,7 +143,10 @@ agent = true
         (f'{_WEB}socket = "s"', 'driver = "supervisord"\nprogram = "w:w"\nsocket = "x/../s"'),
         (_UNIT, f'{_UNIT}bus = "/run/dbus/system_bus_socket"'),
         (f'{_UNIT}ssh = "m"', f'{_UNIT}ssh = "same"'),
+        (f'{_UNIT}ssh = "v6"', f'{_UNIT}ssh = "same_v6"'),
         (_BOX, f'{_BOX}socket = "/run/docker.sock"'),
+        (f'{_BOX}ssh = "m"', f'{_BOX}ssh = "same"\nsocket = "/var/run/docker.sock"'),
+        (f'{_BOX}ssh = "m"', f'{_BOX}ssh = "same"\nsocket = "/run/x/../docker.sock"'),
         (_WORK, f'{_WORK}kind = "deployment"'),
     ],
 )

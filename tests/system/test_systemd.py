@@ -56,6 +56,26 @@ async def test_a_unit_that_systemd_does_not_know(systemd: Systemd) -> None:
     assert (await restart_fails(service(systemd, "unknown.service"))).reason is Reason.NOT_FOUND
 
 
+async def test_a_unit_is_not_restarted_under_an_alias(systemd: Systemd) -> None:
+    """What is stated of a unit goes by its own name: a pattern's name that is an alias of it must be no way around."""
+    alias = systemd.units / "also_good.service"
+    alias.symlink_to("good.service")
+    try:
+        systemd.reload()
+        pid = systemd.run("good.service")
+        assert (await service(systemd, "also_good.service").state()).state is State.RUNNING
+        fault = await restart_fails(service(systemd, "also_good.service"))
+        assert fault.reason is Reason.NOT_FOUND
+        assert "good.service" in fault.output
+        with pytest.raises(Fault, match="another name") as caught:
+            await service(systemd, "also_good.service").check_restart()
+        assert caught.value.reason is Reason.NOT_FOUND
+        assert systemd.pid("good.service") == pid
+    finally:
+        alias.unlink()
+        systemd.reload()
+
+
 async def test_a_unit_that_ends_well_is_stopped(systemd: Systemd) -> None:
     systemd.run("leaves.service")
     systemd.wait_until("leaves.service", "inactive")

@@ -39,6 +39,10 @@ _RESULTS: Final = {
     "collected": (Reason.START_FAILED, "systemd dropped the restart"),
     "once": (Reason.START_FAILED, "its unit may be started once only, and was"),
 }
+_ALIAS: Final = (
+    "systemd has a unit of the configured name, but that is another name (`Alias=`) of the one in the output: it is "
+    "restarted only under its own name"
+)
 _NOT_STARTED: Final = "a condition of its unit was not met, so systemd stopped it and did not start it again"
 
 
@@ -59,6 +63,7 @@ class SystemdDriver:
         """Have systemd restart the unit, and return what it is once the job is over. Raises ``Fault``."""
         before = await self._look()
         before.observation()
+        self._require_own_name(before)
         if (obstacle := before.obstacle()) is not None:  # nothing is stopped that could not be started again
             raise Fault(Reason.START_FAILED, obstacle, before.description())
         owed = False
@@ -90,6 +95,7 @@ class SystemdDriver:
         refuses the mode before it does anything; before 246 it does not know the mode, and refuses without a check.
         polkit itself tells nobody but root whether a rule for one unit holds.
         """
+        self._require_own_name(await self._look())
         try:
             await self._manager("RestartUnit", "ss", self._unit, "triggering", returns="o")
         except Refusal as refusal:
@@ -105,6 +111,13 @@ class SystemdDriver:
     async def close(self) -> None:
         """Leave the bus; with its last driver the connection ends."""
         await self._bus.leave(self)
+
+    def _require_own_name(self, unit: Unit) -> None:
+        """Raise ``Fault`` where an alias was configured: what is stated of a unit, its locks and its quotas go by its
+        own name, and whoever may choose names of a pattern would get around them by another one.
+        """
+        if unit.name != self._unit:
+            raise Fault(Reason.NOT_FOUND, _ALIAS, unit.name)
 
     async def _look(self) -> Unit:
         """Return all properties in one answer, so that they are of one moment."""

@@ -65,6 +65,7 @@ class Unit:
     systemd forgets all about a unit that does not run and that nothing refers to.
     """
 
+    name: str
     load: str
     load_error: str
     active: str
@@ -90,6 +91,7 @@ class Unit:
             value = {name: variant.value for name, variant in said.items()}
             error = value["LoadError"]
             unit = cls(
+                name=_typed(str, value["Id"]),
                 load=_typed(str, value["LoadState"]),
                 load_error=_typed(str, error[1]),
                 active=_typed(str, value["ActiveState"]),
