@@ -133,7 +133,7 @@ class FileLeases:
         return name
 
     def _unlock(self, taken: Iterable[_Locked]) -> None:
-        """Give locks back. Some files stay open for the next hold: to open one takes longer than all the rest."""
+        """Give locks back. Some files stay open, so that the next hold need not open them."""
         for path, opened in taken:
             fcntl.flock(opened, fcntl.LOCK_UN)  # at once, also where a child that is being started has the file too
             if path in self._idle or len(self._idle) >= _MOST_IDLE:

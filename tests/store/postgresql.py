@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from tests.system import machine
@@ -57,11 +58,12 @@ class Server:
         self._run("pg_ctl", "-D", str(self._data), "-w", "-m", mode, "stop")
 
     def database(self) -> str:
-        """Make an empty database; return its URL."""
+        """Make an empty schema, which costs less than a database of its own; return the URL of a store there."""
         self._databases += 1
         name = f"test_{self._databases}"
-        self._run("createdb", "-h", str(self._folder), "-U", "guideway", name)
-        return f"postgresql://guideway@/{name}?host={self._folder}"
+        with psycopg.connect(f"host={self._folder} user=guideway dbname=postgres", autocommit=True) as connection:
+            connection.execute(f"CREATE SCHEMA {name}".encode())
+        return f"postgresql://guideway@/postgres?host={self._folder}&options=-csearch_path%3D{name}"
 
     def _run(self, program: str, *arguments: str) -> None:
         who = {} if self._as is None else {"user": self._as, "group": pwd.getpwnam(self._as).pw_gid, "extra_groups": []}

@@ -5,17 +5,20 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
+from random import sample
 from typing import Any
 
 import anyio
 import pytest
 
-from guideway.interpreter.approvals import Ticket, TicketState
+from guideway.interpreter.approvals import Ticket, TicketState, Undecidable
 from guideway.interpreter.impact import Asked, NeedsApproval
 from tests.store.conftest import Place
+from tests.store.questions import NOW, question
 from tests.store.racer import ADA, MONA, PROGRAM, STEPS, pipeline
 
 ROOT = Path(__file__).parents[2]
@@ -91,33 +94,71 @@ def test_two_hundred_redemptions_of_one_ticket_on_four_processes_are_one_run(pla
     assert found(place, ticket).outcome == "completed"
 
 
-def test_approve_against_refuse_against_expire_is_one_outcome(place: Place, tmp_path: Path) -> None:
+def require_one_outcome(kept: Ticket, decided: Counter[str]) -> None:
+    """Fail unless one decision counted, or none because it expired first; ``decided`` counts the answers."""
+    assert decided["approved"] + decided["denied"] + (kept.decided_by is None) == 1
+    if kept.decided_by is None:
+        assert kept.state is TicketState.EXPIRED
+        assert set(decided) == {"expired"}
+    else:
+        said = "approved" if decided["approved"] else "denied"
+        assert kept.state.value in {said, "expired"}  # an approved one that nobody used has expired by now
+        assert kept.decided_at is not None
+        assert kept.decided_at < kept.expires_at
+
+
+def test_approve_against_refuse_against_expire_is_one_outcome_over_processes(place: Place, tmp_path: Path) -> None:
     effects = tmp_path / "effects"
-    for _ in range(3):
-        ticket = asked(place, effects, approve=False)
-        over = ticket.expires_at
-        results = race(
-            place,
-            effects,
-            [
-                {"decide": ticket.id, "approve": True, "times": 10, "at": over - 1},
-                {"decide": ticket.id, "approve": False, "times": 10, "at": over - 1},
-                {"look": ticket.id, "at": over, "times": 3},
-            ],
-        )
-        decided = Counter(chain(*results[:2]))
-        kept = found(place, ticket)
-        ends = decided["approved"] + decided["denied"]
-        assert ends + (kept.decided_by is None) == 1
-        assert sum(decided.values()) == 20
-        if kept.decided_by is not None:
-            said = "approved" if decided["approved"] else "denied"
-            assert kept.state.value in {said, "expired"}  # an approved one that nobody used expired at the look
-            assert kept.decided_at is not None
-            assert kept.decided_at < over
-        else:
-            assert kept.state is TicketState.EXPIRED
-            assert decided == {"expired": 20}
+    ticket = asked(place, effects, approve=False)
+    over = ticket.expires_at
+    results = race(
+        place,
+        effects,
+        [
+            {"decide": ticket.id, "approve": True, "times": 10, "at": over - 1},
+            {"decide": ticket.id, "approve": False, "times": 10, "at": over - 1},
+            {"look": ticket.id, "at": over, "times": 3},
+        ],
+    )
+    decided = Counter(chain(*results[:2]))
+    assert decided.total() == 20
+    require_one_outcome(found(place, ticket), decided)
+
+
+@pytest.mark.anyio
+async def test_approve_against_refuse_against_expire_is_one_outcome(place: Place) -> None:
+    stores = [place.store for _ in range(3)]
+    for number in range(12):
+        at = NOW + number * 1_000
+        ticket = await stores[0].ask(question(digest=str(number)), at, lifetime=300, most_open=20)
+        decided: Counter[str] = Counter()
+
+        async def decide(approve: bool, ticket: Ticket = ticket, decided: Counter[str] = decided) -> None:
+            try:
+                kept = await stores[approve].decide(
+                    ticket.id, approve=approve, by=ADA, reason="", now=ticket.expires_at - 1
+                )
+            except Undecidable as error:
+                decided[error.code.value] += 1
+            else:
+                decided[kept.state.value] += 1
+
+        async def look(ticket: Ticket = ticket) -> None:
+            await stores[2].ticket(ticket.id, ticket.expires_at)
+
+        async with anyio.create_task_group() as tasks:
+            racing: list[Callable[[], Coroutine[Any, Any, None]]] = [
+                partial(decide, True),
+                partial(decide, False),
+                look,
+            ]
+            for each in sample(racing, 3):
+                tasks.start_soon(each)
+        kept = await stores[0].ticket(ticket.id, ticket.expires_at)
+        assert kept is not None
+        require_one_outcome(kept, decided)
+    for store in stores:
+        await store.close()
 
 
 @pytest.mark.parametrize("step", STEPS)
