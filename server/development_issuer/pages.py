@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse
 
 from guideway.dsl.scopes import Scope
 from guideway.interpreter.untrusted import clean
+from guideway.server.approvals.paths import DEVELOPMENT_CLIENT
 
 _MEANING: Final = {
     Scope.READ: "Look at hosts and services: whether they answer, and in which state they are. Nothing is changed.",
@@ -95,6 +96,8 @@ def consent_page(
     """
     grantable = list(grantable)
     name = f"<q>{_shown(client_name)}</q> (its own words, which nobody checked)" if client_name else "gives no name"
+    if client_id == DEVELOPMENT_CLIENT:  # nobody else can have that id: those that are registered are random
+        name = "the approval page of this server"
     leave = f'{_form(action, "leave", stamp)}<button type="submit">Be somebody else</button>\n</form>' if others else ""
     gives = "\n".join(
         f'<li><label><input type="checkbox" name="scope" value="{scope}" checked> {_text(_MEANING[scope])}<br>'

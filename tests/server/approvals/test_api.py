@@ -109,6 +109,14 @@ async def test_a_token_without_the_scope_is_challenged_for_it_and_no_token_too()
     assert world.records.kept[ticket.id].state is TicketState.PENDING
 
 
+async def test_without_a_client_for_people_there_is_the_api_and_no_page() -> None:
+    async with serving(World(), approvers()) as http:
+        for path in ("/approvals", "/approvals/sign-in"):
+            answer = await http.get(path)
+            assert (answer.status_code, "`client_id`" in answer.text) == (404, True)
+        assert (await http.get(API, headers=ADA)).status_code == 200
+
+
 async def test_where_nobody_can_sign_in_there_is_neither_page_nor_api() -> None:
     async with serving(World(), None) as http:
         for path in ("/approvals", "/approvals/x", API, f"{API}/x/approve"):

@@ -104,6 +104,8 @@ async def test_without_the_right_a_sign_in_ends_on_a_page_that_says_so(tmp_path:
         async with Browser() as browser:
             consent = await browser.consent(back, "ABCD-EFGH-JKLM-NPQR", "rudi")
             assert "may not do it" in consent.text
+            assert "the approval page of this server" in consent.text
+            assert "It then runs, with your name on record" in consent.text
             assert ("decision", "allow") not in Page(consent.text).offers
             denied = await browser.submit(consent, "decision", {"decision": "deny"})
         answer = await rudi.http.get(denied.headers["location"])
