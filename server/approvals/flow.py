@@ -157,7 +157,7 @@ def _branch(statement: IfRunning) -> Chart:
     top = question.height + _GAP + 12
     bottom = top + max(then.height, otherwise.height) + _GAP
     chart = Chart(
-        width=max(middle + question.middle, right + otherwise.width, right_middle + 44), height=bottom, middle=middle
+        width=max(middle + question.middle, right + otherwise.width, right_middle + 66), height=bottom, middle=middle
     )
     chart.put(question, middle - question.middle, 0)
     chart.put(then, shift, top)
