@@ -94,14 +94,14 @@ async def test_its_person_is_sent_to_the_page_and_it_runs_once(desk: Desk, node_
 async def test_a_slow_decision_outlasts_the_clients_patience(
     desk: Desk, node_path: str, sdk: str, era: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client gives a request up after a second. With progress, or going round, it waits for longer than that."""
-    monkeypatch.setattr(asking, "WAIT_SECONDS", 0.5)
+    """The client gives a request up after two seconds. With progress, or going round, it waits for longer than that."""
+    monkeypatch.setattr(asking, "WAIT_SECONDS", 0.7)
     monkeypatch.setattr(waiting, "TELL_SECONDS", 0.3)
     async with desk.open(), application(desk, node_path, sdk, era) as client, anyio.create_task_group() as tasks:
-        asked = (await client.say(program=PROGRAM, progress=True, timeout=1_000))["asked"]
+        asked = (await client.say(program=PROGRAM, progress=True, timeout=2_000))["asked"]
 
         async def decide() -> None:
-            await anyio.sleep(2)
+            await anyio.sleep(2.5)
             await desk.decide(ticket_in(asked["url"]))
 
         tasks.start_soon(decide)
