@@ -41,9 +41,12 @@ class Soon(Generic[Item]):
 
     def put(self, items: Sequence[Item]) -> None:
         """Let items be kept soon."""
+        if self._ending.is_set():
+            self._lose(items, "the store is closed")
+            return
         with self._lock:
             self._pending.extend(items)
-            if self._thread is None and not self._ending.is_set():
+            if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name=f"store of {self._what}", daemon=True)
                 self._thread.start()
         if not self._wake.is_set():
@@ -77,9 +80,12 @@ class Soon(Generic[Item]):
         try:
             self.flush()
         except StoreUnavailable as error:
-            _log.error("%d %s were lost: %s", len(self._pending), self._what, error)
-            for item in self._pending:
-                _log.error("lost of %s: %r", self._what, item)
+            self._lose(self._pending, str(error))
+
+    def _lose(self, items: Sequence[Item], why: str) -> None:
+        _log.error("%d %s were lost: %s", len(items), self._what, why)
+        for item in items:
+            _log.error("lost of %s: %r", self._what, item)
 
     def _run(self) -> None:
         while not self._ending.is_set():

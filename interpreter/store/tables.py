@@ -56,6 +56,7 @@ TICKETS: Final = sa.Table(
     sa.Column("outcome", sa.Text),
     sa.Index(None, "state", "expires_at"),
     sa.Index(None, "tenant", "created_at"),
+    sa.Index(None, "created_at"),
 )
 
 #: What runs did, or may still do, against allowances. ``until`` is None once a run has said what it did; before that
@@ -69,6 +70,7 @@ USES: Final = sa.Table(
     sa.Column("at", sa.Double, nullable=False),
     sa.Column("until", sa.Double),
     sa.Index(None, "key", "at"),
+    sa.Index(None, "at"),
 )
 
 MUTATIONS: Final = sa.Table(
@@ -86,6 +88,7 @@ MUTATIONS: Final = sa.Table(
     sa.Column("outcome", sa.Text),
     sa.Column("message", sa.Text),
     sa.Index(None, "service", "started_at"),
+    sa.Index(None, "started_at"),
 )
 
 #: Notices on their way. ``due_at`` is when one may be claimed next, None where nobody tries any more.

@@ -31,7 +31,7 @@ async def test_history_has_the_last_of_each_service_the_newest_first(place: Plac
 
 
 async def test_what_was_noted_is_kept_by_closing_and_by_the_thread(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     store, reader = place.store, place.store
     store.note([(None, mutation(1))])
@@ -42,6 +42,9 @@ async def test_what_was_noted_is_kept_by_closing_and_by_the_thread(
     store.note([(None, mutation(2))])
     await store.close()
     assert len(await reader.history(None, ["database"])) == 2
+    store.note([(None, mutation(3))])  # by a run that ends late
+    assert "were lost: the store is closed" in caplog.text
+    assert "run-3" in caplog.text
     await reader.close()
 
 
