@@ -87,6 +87,13 @@ def configured_keys(config: Config, environment: Mapping[str, str] = os.environ)
     return kept_keys(folder)
 
 
+def keys_note(config: Config) -> str | None:
+    """Say that replicas will not know each other's questions, None where they will, or where there is but one."""
+    if not is_shared(config) or config.approvals.state_keys_file or config.approvals.state_keys_env:
+        return None
+    return "[approvals] names no `state_keys_file` or `state_keys_env`: no replica takes answers to another's questions"
+
+
 def keys_in(text: str, source: str) -> list[str]:
     """Return the keys in a secret, spaces between them. Raises ``KeysError``, which names the ``source``."""
     keys = text.split()

@@ -26,7 +26,7 @@ from guideway.server.config_errors import ConfigError
 from guideway.server.development_issuer.sign_in import new_code
 from guideway.server.oauth.access import Access
 from guideway.server.oauth.caller import caller as caller_by_token
-from guideway.server.request_state import configured_keys
+from guideway.server.request_state import configured_keys, keys_note
 from guideway.server.section import is_loopback
 from guideway.server.sections import LogLevel
 from guideway.server.tool import ToolServer, build_server
@@ -95,8 +95,8 @@ def _run(options: argparse.Namespace) -> int:
             tls=tls,
             proxies=config.server.proxies,
         )
-    if who.note:
-        errors.line(f"note: {who.note}")
+    for note in filter(None, (who.note, keys_note(config))):
+        errors.line(f"note: {note}")
     errors.stream.flush()
     pipeline = wiring.build(config)
     server = _server(config, pipeline, who.caller)

@@ -12,7 +12,7 @@ from mcp.server.request_state import AESGCMRequestStateCodec, InvalidRequestStat
 
 from guideway.server import config
 from guideway.server.config_errors import ConfigError
-from guideway.server.request_state import configured_keys, kept_keys, keys_in
+from guideway.server.request_state import configured_keys, kept_keys, keys_in, keys_note
 from guideway.server.sign_in.errors import StorageError
 
 FIRST, SECOND = "1" * 64, "2" * 64
@@ -75,6 +75,20 @@ def test_the_configuration_says_where_they_are(tmp_path: Path, monkeypatch: pyte
         with pytest.raises(ConfigError, match=said) as caught:
             configured(tmp_path, '[approvals]\nstate_keys_env = "STATE_KEYS"\n')
         assert FIRST not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('[store]\nurl_env = "DATABASE"\n', True),
+        ('[store]\nurl_env = "DATABASE"\n[approvals]\nstate_keys_env = "KEYS"\n', False),
+        ('[store]\nfolder = "kept"\n', False),
+    ],
+)
+def test_replicas_without_a_key_in_common_are_told(tmp_path: Path, text: str, told: bool) -> None:
+    path = tmp_path / "guideway.toml"
+    path.write_text(text)
+    assert ("state_keys_file" in (keys_note(config.load(path)) or "")) == told
 
 
 def test_else_they_are_beside_the_store(tmp_path: Path) -> None:
