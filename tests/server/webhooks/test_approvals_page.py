@@ -42,14 +42,17 @@ def test_a_notice_has_the_members_that_are_shown() -> None:
     told = json.loads(body(of_ticket(Event.DECIDED, decided, now), None))
     assert told["data"].keys() == documented["data"].keys()
     assert told["data"]["decided_by"]["subject"] == "ada"
-    run = {
-        "run_id": "r",
-        "digest": "d",
-        "caller": Principal("m", frozenset()),
-        "tier": Tier.REVIEW,
-        "client_says": None,
-    }
-    ran = json.loads(body(of_run(Event.REVIEW, now, worst_case={}, **run), None))
+    run = of_run(
+        Event.REVIEW,
+        now,
+        run_id="r",
+        digest="d",
+        caller=Principal("mona", frozenset()),
+        tier=Tier.REVIEW,
+        worst_case={},
+        client_says=None,
+    )
+    ran = json.loads(body(run, None))
     assert ran["data"].keys() - documented["data"].keys() == {"run_id"}
 
 
