@@ -10,7 +10,10 @@ import pytest
 
 from guideway.interpreter.approvals import TicketState
 from guideway.server import asking, waiting
+from guideway.server.app import http_app
+from guideway.server.oauth.access import Access, PageClient
 from tests.server.asking.world import PROGRAM, REVISION, Approving, Desk, call, ending, text, ticket_in
+from tests.server.oauth.door import ISSUER
 from tests.server.world import Era
 
 pytestmark = pytest.mark.anyio
@@ -218,3 +221,19 @@ async def test_an_older_client_is_told_that_its_question_is_answered(desk: Desk)
             while not heard:
                 await anyio.sleep(0.01)
     assert heard == [person.asked[0].elicitation_id]
+
+
+@pytest.mark.parametrize(
+    ("resource", "page"),
+    [
+        ("https://guideway.example.com/mcp", "https://guideway.example.com/approvals"),
+        ("https://example.com/tools/guideway/mcp", "https://example.com/tools/guideway/approvals"),
+    ],
+)
+async def test_people_are_sent_to_the_page_beside_the_endpoint(desk: Desk, resource: str, page: str) -> None:
+    """Under whatever address clients know it; and to none where nobody could sign in there."""
+    server = desk.world.server
+    for client, address in ((None, None), (PageClient(ISSUER, "guideway-page"), page)):
+        access = Access(desk.door.tokens, resource, (ISSUER,), client)
+        http_app(server, host="127.0.0.1", port=1, url=resource, access=access)
+        assert server._asking.page == address
