@@ -118,7 +118,10 @@ class Courier:
     async def _post(self, webhook: Webhook, notice: Notice) -> Posted:
         ticket = notice.event.get("ticket")
         page = self._page(ticket) if ticket else None
-        body = (slack if webhook.format == "slack" else payload).body(notice.event, page)
+        try:
+            body = (slack if webhook.format == "slack" else payload).body(notice.event, page)
+        except (KeyError, TypeError, ValueError):  # one that reads otherwise must not stop the others
+            return Posted("what is kept of it is not what this version writes", gone=True)
         return await post(webhook, body, signed(webhook.key, message_id(notice), time.time(), body))
 
     async def _keep(self, webhook: Webhook, notice: Notice, posted: Posted) -> None:
@@ -144,7 +147,7 @@ class Courier:
 def message_id(notice: Notice) -> str:
     """Return what receivers tell a second copy by: the same for each attempt, and for each webhook."""
     event = notice.event
-    return f"{event['event']}_{event.get('run_id') or event['ticket']}"
+    return f"{event['event']}_{event.get('run_id') or event.get('ticket')}"
 
 
 def wait_after(attempts: int, retry_after: float | None = None) -> float:

@@ -23,7 +23,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "approvals.md").read_text(encoding=
 def block(language: str) -> str:
     """Return the block in a language of the chapter on webhooks."""
     chapter = PAGE.partition("## Being told")[2]
-    return re.findall(rf"^```{language}\n(.*?)^```$", chapter, re.MULTILINE | re.DOTALL)[0]
+    return str(re.findall(rf"^```{language}\n(.*?)^```$", chapter, re.MULTILINE | re.DOTALL)[0])
 
 
 def shape(value: Any) -> Any:

@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -172,6 +173,20 @@ async def test_two_couriers_do_not_deliver_the_same_notice_at_once() -> None:
             await until(lambda: len(outbox.delivered) == 30)
         ids = [each.headers["webhook-id"] for each in receiver.received]
     assert len(ids) == len(set(ids)) == 30
+
+
+@pytest.mark.parametrize("kind", ["json", "slack"])
+async def test_a_notice_of_another_version_stops_no_other(kind: Any) -> None:
+    with receiving() as receiver:
+        hook = webhook(receiver.url, format=kind)
+        outbox = OutboxInMemory(hook)
+        outbox.enqueue({"event": "pending", "at": time.time(), "ticket": "new", "tier": 7, "targets": []})
+        outbox.enqueue(pending())
+        async with delivering(outbox, hook):
+            await until(lambda: len(outbox.delivered) == 1)
+            await until(lambda: [kept.due_at for kept in outbox.kept.values()] == [None])
+    (lost,) = await outbox.undelivered(10)
+    assert lost.error.startswith("what is kept of it is not what this version writes")
 
 
 async def test_what_a_command_cannot_deliver_in_time_is_left_for_a_server() -> None:
