@@ -39,7 +39,7 @@ class Clearance:
     """What one run that passed the gate may do: each mutation as often as its worst case has it, one at a time.
 
     ``begun`` says of each mutation that had its turn, in order, whether it got what it needs: one that did not did
-    nothing.
+    nothing. ``glass_broken`` names the services that a person let be changed in spite of what closes them.
     """
 
     gate: "ImpactGate"
@@ -48,7 +48,7 @@ class Clearance:
     inventory: Inventory
     tier: Tier = Tier.SAFE
     left: Counter[str] = field(default_factory=Counter)
-    glass_broken: bool = False
+    glass_broken: frozenset[str] = frozenset()
     reserved: bool = False
     begun: list[bool] = field(default_factory=list)
 
@@ -58,7 +58,9 @@ class Clearance:
             return None
         if self.left[command.target] < 1:
             return Diagnostic(Code.POLICY_DENIED, "this run was not cleared for it", command.head_span)
-        why = None if self.glass_broken else self.inventory.service(command.target).calendar.closed(now)
+        if command.target in self.glass_broken:
+            return None
+        why = self.inventory.service(command.target).calendar.closed(now)
         return None if why is None else frozen(command, why)
 
     @asynccontextmanager

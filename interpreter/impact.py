@@ -255,20 +255,21 @@ class ImpactGate:
         except StoreUnavailable as error:  # what was reserved goes on counting: the safe side
             _log.error("run %s: what it did not do could not be given back: %s", clearance.run_id, error)
 
-    async def _use(self, candidate: Candidate, ticket_id: str) -> bool:
-        """Use a ticket up, and return whether it breaks a freeze. Raises ``Refusal``."""
+    async def _use(self, candidate: Candidate, ticket_id: str) -> frozenset[str]:
+        """Use a ticket up, and return the services for which it breaks a freeze. Raises ``Refusal``."""
         records, analysis = self._records(), candidate.analysis
         closed = _closed(candidate)
         if closed:
             ticket = await records.ticket(ticket_id, candidate.later)  # what it asks never changes: no race
-            if ticket is not None and ticket.question.break_glass is None:
-                raise Refusal(closed, analysis.program.source)
+            unasked = [] if ticket is None else [each for each in closed if _closed_name(each) not in _broken(ticket)]
+            if unasked:
+                raise Refusal(unasked, analysis.program.source)
         answer = await records.use(
             ticket_id, self._binding(candidate), candidate.run_id, self._allowances(candidate), candidate.later
         )
         match answer:
             case Ticket() as used:
-                return used.question.break_glass is not None
+                return _broken(used)
             case Code.APPROVAL_REQUIRED, words:
                 pending = await records.ticket(ticket_id, candidate.later)
                 if pending is None:
@@ -379,8 +380,21 @@ def _diagnostic(analysis: Analysis, code: Code, message: str) -> Diagnostic:
     return Diagnostic(code, message, first.head_span)
 
 
+def _closed_name(closed: Diagnostic) -> str:
+    return closed.message.split("`")[1]
+
+
+def _broken(ticket: Ticket) -> frozenset[str]:
+    """Return the services whose freeze a ticket breaks: those that it showed as closed, and no other."""
+    if ticket.question.break_glass is None:
+        return frozenset()
+    return frozenset(
+        cause.target for cause in ticket.question.causes if cause.source.startswith(f"`{cause.target}` is ")
+    )
+
+
 def _closed_cause(closed: Diagnostic) -> Cause:
-    return Cause(Restart.keyword, closed.message.split("`")[1], Tier.APPROVAL_REQUIRED, closed.message)
+    return Cause(Restart.keyword, _closed_name(closed), Tier.APPROVAL_REQUIRED, closed.message)
 
 
 def _mutations(worst_case: WorstCase) -> Counter[str]:

@@ -233,6 +233,21 @@ async def test_a_ticket_from_before_a_freeze_does_not_break_it(tmp_path: Path, c
         assert world.restarts == 0
 
 
+async def test_a_person_breaks_the_glass_that_they_saw_and_no_other(tmp_path: Path, clock: Clock) -> None:
+    async with gated(tmp_path) as world:
+        world.inventory.service("harmless").calendar = frozen()
+        world.inventory.service("other").calendar = frozen(after=60)
+        program = 'RESTART "harmless" RESTART "other"'
+        ticket = await world.ask(program, break_glass="it burns")
+        await world.decide(ticket, reason="I see smoke")
+        clock.pass_(90)
+        report = await world.run(program, ticket=ticket.id)
+        assert code(report) == "frozen"
+        assert report.refusal is not None
+        assert [each.message.split()[0] for each in report.refusal.diagnostics] == ["`other`"]
+        assert world.restarts == 0
+
+
 async def test_a_freeze_that_begins_while_a_restart_waits_holds_for_it(tmp_path: Path, clock: Clock) -> None:
     async with gated(tmp_path, calendar=frozen(after=60)) as world:
         reports: list[Report] = []
