@@ -173,7 +173,7 @@ class Service:
             self._calls -= 1
 
     async def _restart(self, deadline: float, end: float, waiting: "_Waiting") -> Observation:
-        with anyio.CancelScope(deadline=end - min(RESERVE_SECONDS, deadline / 10)):
+        with anyio.CancelScope(deadline=end - deadline + watched_seconds(deadline)):
             await anyio.lowlevel.checkpoint()  # with no time at all nothing is even begun
             before = await self._driver.observe()
             seen = await self._driver.restart(waiting.enter, end)
@@ -319,6 +319,11 @@ def _newcomer(seen: Observation, before: str | None, instance: str | None, waiti
             return seen.identity
         case _:
             assert_never(seen.state)
+
+
+def watched_seconds(deadline: float) -> float:
+    """Return how long a restart with a deadline is watched: one that has to stay well for as long is never ok."""
+    return deadline - min(RESERVE_SECONDS, deadline / 10)
 
 
 def _silence(deadline: float) -> Fault:

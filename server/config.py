@@ -21,6 +21,7 @@ from guideway.server.config_file import read
 from guideway.server.config_paths import absolute
 from guideway.server.entries import Entries, SshPatternEntry
 from guideway.server.inventory_reader import InventoryReader
+from guideway.server.restart_checks import check_restart_times
 from guideway.server.risk_checks import TABLES, check_risk
 from guideway.server.risk_sections import ApprovalsSection, BoundsSection, FreezeSection, GroupSection, StoreSection
 from guideway.server.section import is_loopback
@@ -181,6 +182,8 @@ class _Reader(InventoryReader):
         units = Units(shared, own, SshHosts(document.ssh, ssh_patterns.values()))
         if broken.isdisjoint(TABLES):
             check_risk(self, document, shared, own, units)
+        if "deadlines" not in broken:
+            check_restart_times(self, document.deadlines, shared, own)
         if self.problems:
             raise ConfigError(self.path, self.told())
         return _config(self.path, document, shared=shared, own=own, ssh_patterns=ssh_patterns, units=units)

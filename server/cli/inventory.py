@@ -4,6 +4,7 @@ A service that is down is no mistake of the inventory: what is wrong here is wha
 """
 
 import argparse
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -155,7 +156,8 @@ async def _with_rights(
             await service.check_restart(seconds)
             longest, given = await service.longest_restart(seconds), service.deadline or restart
             if longest is not None and longest > given:
-                found += f"; its service manager lets a restart take {longest:g} s, and `restart_seconds` {given:g}"
+                may = f"a restart take {longest:g} s" if math.isfinite(longest) else "a restart take for ever"
+                found += f"; its service manager lets {may}, and `restart_seconds` {given:g} s"
     except Fault as fault:
         return (
             f"is {seen.state}, and cannot be restarted: {fault.message}",

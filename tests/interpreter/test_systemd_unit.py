@@ -1,5 +1,6 @@
 """What systemd says of a unit, and what it refuses: each state, result and error has a meaning here."""
 
+import math
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -195,3 +196,27 @@ def test_the_page_shows_the_rule_that_is_named_and_a_configuration_that_is_read(
     file = tmp_path / "guideway.toml"
     file.write_text(page.partition("```toml\n")[2].partition("```")[0])
     assert [entry.kind for entry in load(file).shared.services.values()] == ["systemd", "systemd"]
+
+
+NEVER = 2**64 - 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "start", "stop", "seconds"),
+    [
+        ("simple", 90, 90, 0),  # what is usual, nobody stated
+        ("notify", 300, 90, 300),
+        ("simple", 90, 600, 600),
+        ("forking", 40, 20, 60),
+        ("notify", NEVER, 90, math.inf),
+        ("simple", 90, NEVER, math.inf),
+        ("oneshot", NEVER, 90, 0),  # usual of a task
+        ("oneshot", NEVER, 30, 30),
+    ],
+)
+def test_how_long_a_unit_says_that_it_may_take(kind: str, start: int, stop: int, seconds: float) -> None:
+    def span(given: int) -> int:
+        return given if given == NEVER else given * 1_000_000
+
+    made = unit(Type=kind, TimeoutStartUSec=span(start), TimeoutStopUSec=span(stop))
+    assert made.seconds_allowed(span(90), span(90)) == seconds

@@ -76,6 +76,23 @@ async def test_the_inventory_says_what_may_not_be_restarted_and_what_would_allow
     assert systemd.pid("good.service") == pid
 
 
+async def test_the_inventory_says_where_a_unit_may_take_longer_than_its_restart(
+    systemd: Systemd, tmp_path: Path
+) -> None:
+    units = ("good", "patient", "stubborn")
+    file = tmp_path / "guideway.toml"
+    file.write_text(
+        "".join(
+            f'[services.{unit}]\ndriver = "systemd"\nunit = "{unit}.service"\nbus = "{systemd.bus}"\n' for unit in units
+        )
+    )
+    config = load(file)
+    good, patient, stubborn = await look(config, wiring.build(config))
+    assert "restart_seconds" not in good.found
+    assert "lets a restart take 200 s, and `restart_seconds` 60 s" in patient.found
+    assert "lets a restart take for ever, and `restart_seconds` 60 s" in stubborn.found
+
+
 async def test_the_rule_that_is_named_lets_its_user_restart_its_unit_and_nothing_else() -> None:
     need_containers()
     need("who may restart what", {"polkitd": "polkitd"})

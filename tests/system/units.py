@@ -53,6 +53,7 @@ UNITS: dict[str, str | None] = {
     "returns_limited.service": _limited(DIES, "Restart=always", "RestartSec=0.1"),
     # takes too long
     "hangs.service": _service(SLEEP, "Type=notify", "TimeoutStartSec=infinity"),
+    "patient.service": _service(SLEEP, "TimeoutStopSec=200"),
     "late.service": _service(SLEEP, "Type=notify", "TimeoutStartSec=0.5"),
     "stubborn.service": _service(IGNORES, "TimeoutStopSec=infinity"),
     "dragging.service": _service(IGNORES, "TimeoutStopSec=0.5"),

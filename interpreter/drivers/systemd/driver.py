@@ -108,6 +108,17 @@ class SystemdDriver:
             message = f"systemd does not let this process restart it; in /etc/polkit-1/rules.d, this would: {rule}"
             raise Fault(Reason.NO_PERMISSION, message, refusal.text) from None
 
+    async def longest_restart(self) -> float | None:
+        """Return how long its unit lets stop and start take, where it says that itself. Raises ``Fault``."""
+        link = await self._bus.link(self)
+        try:
+            usual = await link.call("GetAll", "s", MANAGER, path=MANAGER_PATH, interface=PROPERTIES, returns="a{sv}")
+        except Refusal as refusal:
+            raise fault_of(refusal) from None
+        said = usual.body[0]
+        limits = (said[key].value for key in ("DefaultTimeoutStartUSec", "DefaultTimeoutStopUSec"))
+        return (await self._look()).seconds_allowed(*limits) or None
+
     async def close(self) -> None:
         """Leave the bus; with its last driver the connection ends."""
         await self._bus.leave(self)

@@ -4,6 +4,7 @@ Owns the meaning of systemd's states, results and exit statuses (org.freedesktop
 nothing.
 """
 
+import math
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from guideway.interpreter.drivers.base import Fault, Observation
 from guideway.interpreter.results import Reason, State
 
 NO_JOB: Final = "/"
+_NEVER: Final = 2**64 - 1  # how systemd says that a span has no end
 
 START_LIMIT: Final = "it was started too often in a short time (start limit), and systemd does not start it for now"
 
@@ -83,6 +85,8 @@ class Unit:
     condition_checked: int
     has_conditions: bool
     status_text: str
+    start_limit_us: int
+    stop_limit_us: int
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> "Unit":
@@ -109,6 +113,8 @@ class Unit:
                 condition_checked=_typed(int, value["ConditionTimestampMonotonic"]),
                 has_conditions=bool(value["Conditions"]),
                 status_text=_typed(str, value["StatusText"]),
+                start_limit_us=_typed(int, value.get("TimeoutStartUSec", 0)),
+                stop_limit_us=_typed(int, value.get("TimeoutStopUSec", 0)),
             )
         except (AttributeError, IndexError, KeyError, TypeError):
             raise Fault(Reason.UNKNOWN, "what answers on the bus does not speak as systemd does") from None
@@ -153,6 +159,17 @@ class Unit:
         if self.state in {State.STOPPED, State.FAILED} or self.ended_and_returns:
             return None
         return self.invocation.hex() or f"{self.pid}@{self.started}"
+
+    def seconds_allowed(self, usual_start_us: int, usual_stop_us: int) -> float:
+        """Return how long its unit lets a restart take, infinite where it sets no bound.
+
+        What is usual on its system nobody stated for it, and says nothing of how long it takes: that counts as 0, and
+        so does a task that may run for as long as it likes.
+        """
+        starts_for_ever = self.is_task and self.start_limit_us == _NEVER
+        start = 0 if starts_for_ever or self.start_limit_us == usual_start_us else self.start_limit_us
+        stop = 0 if self.stop_limit_us == usual_stop_us else self.stop_limit_us
+        return math.inf if _NEVER in {start, stop} else (start + stop) / 1e6
 
     def observation(self) -> Observation:
         """Return what systemd says, in our words. Raises ``Fault`` where there is no such unit."""
