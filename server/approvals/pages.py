@@ -200,7 +200,9 @@ class Pages:
                 return self._message(status, title, text, link=link)
             except NotSignedIn as error:
                 text, help_ = (_sentence(each) for each in (str(error), error.help))
-                link = (f"{self._url}/sign-in?again=1", "Sign in")
+                wanted = request.cookies.get(self._way_back, "").rpartition(".")[2]
+                more = f"&ticket={wanted}" if _TICKET.fullmatch(wanted) else ""
+                link = (f"{self._url}/sign-in?again=1{more}", "Sign in")
                 response = self._message(error.status, "You are not signed in", text, help_, link=link)
                 self._forget(response, self._way_back)
                 return response

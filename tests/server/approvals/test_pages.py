@@ -97,7 +97,7 @@ async def test_breaking_a_freeze_needs_words(tmp_path: Path) -> None:
 
 async def test_without_the_right_a_sign_in_ends_on_a_page_that_says_so(tmp_path: Path) -> None:
     async with serving(World(), tmp_path) as site, Person(site) as rudi:
-        back = await rudi.begin()
+        back = await rudi.begin("A" * 24)
         # The development issuer can give him nothing of what the page asks for, and says no.
         from tests.server.development_issuer.browser import Browser, Page
 
@@ -111,6 +111,7 @@ async def test_without_the_right_a_sign_in_ends_on_a_page_that_says_so(tmp_path:
         answer = await rudi.http.get(denied.headers["location"])
         assert answer.status_code == 403
         assert "access_denied" in answer.text
+        assert f"sign-in?again=1&amp;ticket={'A' * 24}" in answer.text, "what he came for is not forgotten"
         assert not world_sessions(site.world)
 
 
