@@ -77,7 +77,8 @@ def test_any_text_is_a_selector_or_none(text: str, labels: dict[str, str]) -> No
 
 
 class Api:
-    """One deployment, and what is asked of it. ``before_patch`` is called when one has come and is not made yet."""
+    """One deployment, and what is asked of it. ``before_patch`` is called when one has come and is not made yet,
+    ``before_look`` when somebody is about to be told what it is."""
 
     def __init__(self, labels: dict[str, str]) -> None:
         self.labels = labels
@@ -86,6 +87,7 @@ class Api:
         self.restarted_at: str | None = None
         self.asked: list[str] = []
         self.before_patch: Callable[[], None] = lambda: None
+        self.before_look: Callable[[], None] = lambda: None
         self.answers_lost = 0
 
     def change(self, **labels: str) -> None:
@@ -137,6 +139,8 @@ class Api:
             if self.answers_lost:
                 self.answers_lost -= 1
                 return None
+        else:
+            self.before_look()
         return 200, self.object()
 
 
@@ -263,6 +267,46 @@ async def test_a_change_whose_answer_was_lost_is_made_once(tmp_path: Path) -> No
     api.answers_lost = 1
     async with serving(api, tmp_path) as driver:
         assert await restarted(driver) is None
+    assert api.asked.count("PATCH") == 1
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("selector", [None, "app=web"])
+async def test_a_change_whose_answer_was_lost_is_not_made_over_a_later_one(
+    tmp_path: Path, selector: str | None
+) -> None:
+    """Somebody else restarts it before it is looked at again: to change it back would replace the pods once more."""
+    api = Api({"app": "web"})
+    api.answers_lost = 1
+    theirs = "2030-01-01T00:00:00Z"
+
+    def overtake() -> None:
+        if api.restarted_at is not None:
+            api.restarted_at, api.version = theirs, api.version + 1
+
+    api.before_look = overtake
+    async with serving(api, tmp_path, selector) as driver:
+        assert await restarted(driver) is None
+    assert (api.restarted_at, api.asked.count("PATCH")) == (theirs, 1)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("selector", [None, "app=web"])
+async def test_what_is_made_anew_under_its_name_while_an_answer_is_lost_is_not_restarted_for_it(
+    tmp_path: Path, selector: str | None
+) -> None:
+    api = Api({"app": "web"})
+    api.answers_lost = 1
+
+    def replace() -> None:
+        if api.restarted_at is not None:
+            api.restarted_at, api.uid = None, "2"
+
+    api.before_look = replace
+    async with serving(api, tmp_path, selector) as driver:
+        fault = await restarted(driver)
+    assert fault is not None
+    assert fault.reason in {Reason.NOT_FOUND, Reason.START_FAILED}
     assert api.asked.count("PATCH") == 1
 
 

@@ -172,22 +172,20 @@ class KubernetesDriver:
                 raise Fault(Reason.NOT_FOUND, f"the {WORDS[self._kind]} was deleted while it was restarted") from None
             await anyio.sleep(next(pauses))
 
-    async def _replace(self, seen: Workload) -> Workload:
-        """Change the pod template. To ask once more does no harm: the same value changes nothing.
+    async def _replace(self, before: Workload) -> Workload:
+        """Change the pod template, and return the workload with the change.
 
-        Where labels decide whether it is the one that is meant, what is changed is the object as it was ``seen`` with
-        them, and no other version of it: one that was changed meanwhile is looked at again.
+        What is asked again is asked of what was looked at again, and of no other version of it: where an answer was
+        lost and the change was not, it must not be made a second time over one of somebody else's. Where labels decide
+        whether it is the one that is meant, the first change too is of the object as it was seen with them.
         """
         patch = _patch(datetime.now(UTC))
-        value = patch["spec"]["template"]["metadata"]["annotations"][RESTARTED_AT]
+        seen: Workload | None = before if self._selector is not None else None
         pauses = _pauses()
-        for attempt in range(1, _ATTEMPTS + 1):
-            if self._selector is not None:
-                seen = seen if attempt == 1 else await self._look()
-                if seen.restarted_at == value:  # an answer was lost, the change was not
-                    return seen
-                patch["metadata"] = {"resourceVersion": seen.version}
+        for left in reversed(range(_ATTEMPTS)):
             try:
+                if seen is not None:
+                    patch["metadata"] = {"resourceVersion": seen.version}
                 return Workload.of(
                     await self._asked(
                         lambda client: client.patch(
@@ -200,10 +198,25 @@ class KubernetesDriver:
                     )
                 )
             except _ConflictError as conflict:
-                if attempt == _ATTEMPTS:
+                if not left:
                     raise conflict.fault from None
             except Lost:
-                if attempt == _ATTEMPTS:
+                if not left:
+                    raise
+            await anyio.sleep(next(pauses))
+            seen = await self._look_again(left)
+            if seen.uid != before.uid or seen.restarted_at != before.restarted_at:
+                return seen  # the change, whose answer was lost, or a later one: its pods are replaced since
+        raise AssertionError("unreachable")  # pragma: no cover
+
+    async def _look_again(self, times: int) -> Workload:
+        """Look, again where the answer is lost, so many times in all. Raises ``Fault``."""
+        pauses = _pauses()
+        for left in reversed(range(times)):
+            try:
+                return await self._look()
+            except Lost:
+                if not left:
                     raise
             await anyio.sleep(next(pauses))
         raise AssertionError("unreachable")  # pragma: no cover

@@ -3,7 +3,8 @@
 A recording is a list in the order of what happened: what the driver asked and was answered, and what the test did to
 the cluster meanwhile. Answers of one call that follow one another and say the same stand once. On the way back time
 does not count: a look brings the next of the answers that were given before the next change, and then the last one for
-as long as it is asked. The change is the driver's own or the test's, and both must come as they were recorded.
+as long as it is asked; where none was, what the change before was answered with. The change is the driver's own or the
+test's, and both must come as they were recorded.
 """
 
 import http.server
@@ -79,7 +80,7 @@ class Recording:
                 turn = self._given.get(call, 0)
                 self._given[call] = turn + 1
                 return here[min(turn, len(here) - 1)]
-            known = [one for one in self.content[: self._at] if one.get(kind) == call][-1:]
+            known = [one for one in self.content[: self._at] if one.get(kind) == call or _made(one, call)][-1:]
             known += [one for one in self.content[end:] if one.get(kind) == call][:1]
             assert known, f"nothing of the kind is recorded: {call}"
             return known[0]
@@ -105,6 +106,12 @@ class Recording:
 def _changes(entry: dict[str, Any]) -> bool:
     """Whether something is another afterwards: all that the test does, and what the driver changes."""
     return "did" in entry or not str(entry.get("asked", "GET")).startswith(("GET", "POST"))
+
+
+def _made(entry: dict[str, Any], call: str) -> bool:
+    """Whether an entry is a change of what a call asks for: what it was answered with is what that is since then."""
+    method, _, what = str(entry.get("asked") or entry.get("did")).partition(" ")
+    return method == "PATCH" and entry["status"] == 200 and call == f"GET {what.partition('?')[0]}"
 
 
 def _lean(body: Any) -> Any:
