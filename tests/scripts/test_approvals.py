@@ -89,12 +89,11 @@ def test_a_run_that_waits_counts_down_and_goes_on_when_it_is_approved(folder: Pa
         assert run(folder, "approvals", "approve", ticket, "--as", "ada", "--yes").returncode == 0
         assert terminal.wait_for_end() == 0
     shown = last_lines(terminal)
-    assert [line[:25] for line in shown if line] == [
-        f"approval: ticket {ticket} waits for a person"[:25],
-        f"  decide with: guideway approvals approve {ticket}"[:25],
-        ' 1 ok        RESTART "database"'[:25],
-        "completed: 1 step in 0.00 s"[:25],
-    ]
+    first, how, step, end = [line for line in shown if line]
+    assert first.startswith(f"approval: ticket {ticket} waits for a person, for ")
+    assert how == f"  decide with: guideway approvals approve {ticket} --as ada"
+    assert step.startswith(' 1 ok        RESTART "database"')
+    assert end.startswith("completed: 1 step in ")
 
 
 def test_who_is_refused_reads_why(folder: Path) -> None:
