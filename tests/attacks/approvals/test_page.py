@@ -5,7 +5,6 @@ page that this person has open posts forms and frames the page; a neighbour in a
 who asked signs in once more through another client. None of them gets a decision, a look or a session.
 """
 
-import re
 import time
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -15,14 +14,13 @@ from typing import Any
 import httpx2
 import pytest
 
-from guideway.dsl.scopes import Scope
 from guideway.interpreter.approvals import Cause, TicketState, Who
 from guideway.interpreter.records import Mutation
 from guideway.interpreter.risk import Tier
 from tests.server.approvals.served import approvers
 from tests.server.approvals.served import serving as serving_tokens
 from tests.server.approvals.site import PEOPLE, Person, serving, stamp
-from tests.server.approvals.world import APPROVER, ASKER, ISSUER, World
+from tests.server.approvals.world import ASKER, World
 from tests.server.oauth.door import bearer
 
 pytestmark = pytest.mark.anyio
@@ -90,14 +88,16 @@ def holds(page: httpx2.Response, site_path: str = "/approvals") -> None:
         assert lead.startswith((site_path, "#")) or "/approvals" in lead, lead
     assert "evil.example>" not in page.text
     assert not {"\u202e", "\u2066", "\x00", "\x1b"} & set(page.text)
-    assert "49" not in re.findall(r"\d+ \{%", page.text)
 
 
 async def test_markup_in_every_field_is_text(tmp_path: Path) -> None:
     world = World()
     ticket = await hostile(world)
     async with serving(world, tmp_path) as site, Person(site) as ada:
-        holds(await ada.sign_in("ada", ticket))
+        page = await ada.sign_in("ada", ticket)
+        holds(page)
+        assert "{{7*7}} {% x %}" in page.text, "no template is made of it"
+        assert "&lt;script&gt;" in page.text, "what is there is shown"
         holds(await ada.open())
         holds(await ada.open("/live"))
         holds(await ada.open(f"/{ticket}/live"))
@@ -250,13 +250,15 @@ async def test_a_session_is_a_new_one_at_each_sign_in_and_its_cookie_is_kept_now
     async with serving(world, tmp_path) as site, Person(site) as ada:
         name = f"guideway_{site.url.split(':')[2].split('/')[0]}_approvals"
         ada.http.cookies.set(name, "f" * 43, domain="127.0.0.1", path="/approvals")  # planted by somebody
-        await ada.sign_in("ada")
+        page = await ada.sign_in("ada")
         first = session(ada)
-        assert first != "f" * 43
-        await ada.sign_in("ada") if (await ada.open()).status_code == 403 else None
-        assert (await ada.http.get(f"{site.url}/sign-in")).status_code == 303
+        await ada.post("/sign-out", stamp(page))
+        await ada.sign_in("ada")
+        second = session(ada)
+        assert len({first, second, "f" * 43}) == 3
+        assert (await ada.open()).status_code == 200
         kept = repr(world.records.sessions.kept)
-        assert first not in kept
+        assert not {part for part in (first, second) if part in kept}
         assert "eyJ" not in kept, "no token is kept"
 
 
@@ -302,5 +304,3 @@ async def test_who_lost_the_right_decides_nothing_any_more(tmp_path: Path) -> No
         answer = await ada.post(f"/{ticket.id}/approve", stamped)
         assert (answer.status_code, "may not approve here" in answer.text) == (403, True)
     assert world.records.kept[ticket.id].state is TicketState.PENDING
-    assert APPROVER.scopes == {Scope.APPROVE}
-    assert ISSUER not in site.issuer
