@@ -3,8 +3,9 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import IntEnum
+from itertools import islice
 from typing import Any, NoReturn
 
 from guideway.dsl.record import Record
@@ -62,7 +63,7 @@ class Command(Record):
     run: Callable[[argparse.Namespace], int]
     description: str = ""
 
-    def parser(self, name: str) -> argparse.ArgumentParser:
+    def parser(self, name: str) -> "Parser":
         """Return the parser of this command's arguments, with the options that every command has."""
         parser = Parser(prog=f"guideway {name}", description=self.description or _sentence(self.summary))
         parser.epilog = self._epilog()
@@ -100,6 +101,28 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(formatter_class=Formatter, allow_abbrev=False, **options)
+
+    def options_first(self, arguments: Sequence[str]) -> list[str]:
+        """Return arguments with the options, and their values, before all others: they may stand anywhere.
+
+        The library fills what may be empty, such as ``[NAME ...]``, with nothing as soon as an option stands before it.
+        """
+        takes = {flag: action.nargs for action in self._actions for flag in action.option_strings}
+        if all(action.option_strings for action in self._actions):
+            return list(arguments)
+        options: list[str] = []
+        others: list[str] = []
+        rest = iter(arguments)
+        for argument in rest:
+            if argument == "--":
+                others += rest
+            elif argument == "-" or not argument.startswith("-"):
+                others.append(argument)
+            else:
+                options.append(argument)
+                if takes.get(argument, 0) is None:  # one value, which stands behind it
+                    options += islice(rest, 1)
+        return [*options, "--", *others] if others else options
 
     def error(self, message: str) -> NoReturn:
         _, unknown, rest = message.partition("unrecognized arguments: ")

@@ -64,8 +64,8 @@ def _dispatch(arguments: list[str]) -> int:
     if name not in COMMANDS:
         return _without_command(name)
     command = load(name)
-    options = command.parser(name).parse_args(arguments[1:])
-    return command.run(options)
+    parser = command.parser(name)
+    return command.run(parser.parse_args(parser.options_first(arguments[1:])))
 
 
 def _without_command(name: str) -> int:

@@ -1,5 +1,6 @@
 """Each command's help and examples, and what the quick ones load."""
 
+import argparse
 import os
 import re
 import signal
@@ -132,6 +133,59 @@ def test_every_command_takes_json_and_color(name: str) -> None:
     flags = load(name).parser(name).format_usage()
     assert "--json" in flags
     assert "--color" in flags
+
+
+def sample(action: argparse.Action) -> str:
+    return str(next(iter(action.choices))) if action.choices else "7"
+
+
+def shapes(name: str) -> Iterator[tuple[list[list[str]], list[str]]]:
+    """Yield options, each with its value, and what else a command takes: with as much of that as it can be given."""
+    actions = [action for action in load(name).parser(name)._actions if "-h" not in action.option_strings]
+    others: list[str] = []
+    needed: list[list[str]] = []
+    optional: list[list[str]] = []
+    for action in actions:
+        if not action.option_strings:
+            others += [sample(action), *(["more", "still-more"] if action.nargs in {"*", "+"} else [])]
+            continue
+        flag = [action.option_strings[-1], *([] if action.nargs == 0 else [sample(action)])]
+        (needed if action.required else optional).append(flag)
+    yield needed, others
+    for flag in optional:
+        yield [*needed, ["--color", "never"], flag], others
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if any(others for _, others in shapes(name))])
+def test_options_may_stand_first_last_and_in_between(name: str) -> None:
+    def parsed(arguments: list[str]) -> dict[str, object]:
+        parser = load(name).parser(name)
+        return vars(parser.parse_args(parser.options_first(arguments)))
+
+    for options, others in shapes(name):
+        together = [argument for option in options for argument in option]
+        meant = parsed([*others, *together])
+        assert meant == parsed([*together, *others])
+        for at in range(1, len(others)):
+            assert meant == parsed([*others[:at], *together, *others[at:]])
+        if len(options) > 1:
+            first, *rest = options
+            assert meant == parsed([*first, *others, *(argument for option in rest for argument in option)])
+
+
+@pytest.mark.parametrize(
+    ("command", "kept"),
+    [
+        ("check -- -odd.diag", {"files": ["-odd.diag"]}),
+        ("check --json -- -odd.diag --json", {"files": ["-odd.diag", "--json"], "json": True}),
+        ("run --wait -", {"file": "-", "wait": True}),
+        ("inventory check --config=gw2.toml w-1", {"config": "gw2.toml", "names": ["w-1"]}),
+    ],
+)
+def test_what_is_no_option_stays_what_it_is(command: str, kept: dict[str, object]) -> None:
+    name, *arguments = command.split()
+    parser = load(name).parser(name)
+    assert vars(parser.parse_args(parser.options_first(arguments))).items() >= kept.items()
 
 
 def loaded_by(code: str, *arguments: str) -> set[str]:
