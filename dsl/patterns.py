@@ -45,6 +45,10 @@ class NamePattern(Record):
         """Return a name that the pattern spells, with a text in the place of each star."""
         return self.text.replace(STAR, star)
 
+    def spelled(self, stars: Iterable[str]) -> str:
+        """Return the name in which the stars stand for so many texts."""
+        return "".join(part for pair in zip(self.text.split(STAR), (*stars, ""), strict=True) for part in pair)
+
     def names(self) -> Iterator[str]:
         """Yield names that the pattern means, at least one: with numbers in the place of the stars."""
         numbers = range(1, len(self.but) + 2)

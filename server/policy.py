@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -50,6 +51,7 @@ class Policy:
         self._config = config
         self._hosts = SshHosts(config.ssh, config.ssh_patterns.values())
         self._units = config.units.several
+        self._patterns = [(owner, each) for owner, own in config.entries() for each in own.service_patterns.values()]
         self.groups: Mapping[str, int] = {
             name: section.bound(len(self._members(name))) for name, section in config.groups.items()
         }
@@ -72,16 +74,40 @@ class Policy:
         """Return what is really restarted. Raises ``ValueError`` where its machine is not known."""
         return unit_of(tenant, name, options, self._hosts)
 
-    def require_alike(self, unit: str, name: str, common: ServiceSection, pattern: str) -> None:
-        """Raise ``ValueError`` where a name that a pattern means is a unit which an entry by its name guards otherwise.
+    def require_alike(self, unit: str, name: str, entry: ServicePatternEntry, options: DriverOptions) -> None:
+        """Raise ``ValueError`` where a name that a pattern means is a unit which another entry guards otherwise.
 
-        What a pattern comes to is known only now, and it must not be a way around.
+        ``options`` are those of the name. What a pattern comes to is known only now, and it must not be a way around:
+        neither around an entry by a name, nor around another pattern.
         """
+        common, pattern = entry.common, entry.pattern.text
         for other in self._units.get(unit, ()):
             theirs = other.entry.common
             frozen, others_frozen = self._frozen(name, common, pattern), self._frozen(other.name, theirs)
             if common.restartable and guards_that_differ(common, theirs, frozen, others_frozen):
                 raise ValueError("it is the unit of a service that has an entry of its own, and is not guarded alike")
+        for tenant, rival in self._patterns:
+            if rival is entry or rival.kind != entry.kind or not (common.restartable and rival.common.restartable):
+                continue
+            named = self._name_by(tenant, rival, options, unit)
+            if named is None:
+                continue
+            frozen = self._frozen(name, common, pattern)
+            others_frozen = self._frozen(named, rival.common, rival.pattern.text)
+            if guards_that_differ(common, rival.common, frozen, others_frozen):
+                raise ValueError(f"it is a unit that `{rival.pattern}` means as well, and is not guarded alike")
+
+    def _name_by(self, tenant: str | None, rival: ServicePatternEntry, options: DriverOptions, unit: str) -> str | None:
+        """Return the name by which a pattern means a unit of such options, None where it does not."""
+        stars = rival.driver.stars_of(rival.pattern, options)
+        name = "" if stars is None else rival.pattern.spelled(stars)
+        seen = [self._config.shared, *([] if tenant is None else [self._config.own[tenant]])]
+        if stars is None or not rival.pattern.match(name) or any(name in entries.services for entries in seen):
+            return None
+        with suppress(ValueError):  # no options can be made of that name
+            if self.unit(tenant, name, rival.driver.fill(name, stars)) == unit:
+                return name
+        return None
 
     def rules(self) -> Rules:
         """Return what the gate goes by."""

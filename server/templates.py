@@ -13,12 +13,13 @@ from typing import Any, Final, Generic, TypeVar
 
 from pydantic import ValidationError
 
-from guideway.dsl.patterns import STAR, NamePattern
+from guideway.dsl.patterns import STAR, STAR_LENGTH, NamePattern
 from guideway.interpreter.drivers.base import FromName, Options
 from guideway.server.config_errors import explain
 
 _M = TypeVar("_M", bound=Options)
 
+_STAR: Final = rf"([A-Za-z0-9_-]{{1,{STAR_LENGTH}}})"
 _PLACEHOLDER: Final = re.compile(r"\{(name|[0-9]+)\}")
 # No name of a host, and no star, has any of these; so they keep what stands before them apart from what stands behind.
 _APART: Final = re.compile(r"[^A-Za-z0-9_{}-]")
@@ -61,6 +62,20 @@ class Template(Generic[_M]):
     def filled(self, name: str, stars: tuple[str, ...]) -> dict[str, Any]:
         """Return the table for a name, not checked yet. Raises ``ValueError`` for what can be no host's name."""
         return {**self.table, **{key: self._put(key, text, name, stars) for key, text in self._texts()}}
+
+    def stars_of(self, pattern: NamePattern, options: Options) -> tuple[str, ...] | None:
+        """Return what the stars stand for in the name that options could be made of, None where they are of none."""
+        found: dict[int, str] = {}
+        for key, text in self._texts():
+            whole, stars = _reversed(text, pattern)
+            value = getattr(options, key, None)
+            fits = re.fullmatch(whole, value) if isinstance(value, str) else None
+            if fits is None:
+                return None
+            for star, put in zip(stars, fits.groups(), strict=True):
+                if found.setdefault(star, put) != put:
+                    return None
+        return tuple(found[star] for star in range(pattern.stars)) if len(found) == pattern.stars else None
 
     def pattern_of(self, key: str, pattern: NamePattern) -> str | None:
         """Return what an option comes to for all names, with a star in the place of what differs; None: not given."""
@@ -120,6 +135,22 @@ class Template(Generic[_M]):
             return put
 
         return _PLACEHOLDER.sub(value, text)
+
+
+def _reversed(text: str, pattern: NamePattern) -> tuple[str, list[int]]:
+    """Return the expression for what comes of a text with placeholders, and which star each of its groups is."""
+    whole = ""
+    stars: list[int] = []
+    for place, part in enumerate(_PLACEHOLDER.split(text)):
+        if place % 2 == 0:
+            whole += re.escape(part)
+        elif part == "name":
+            whole += _STAR.join(map(re.escape, pattern.text.split(STAR)))
+            stars += range(pattern.stars)
+        else:
+            whole += _STAR
+            stars.append(int(part) - 1)
+    return whole, stars
 
 
 def _is_open(url: str) -> bool:

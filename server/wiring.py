@@ -115,7 +115,7 @@ class _Maker:
             try:
                 options = entry.driver.fill(name, stars)
                 unit = self.policy.unit(self.tenant, name, options)
-                self.policy.require_alike(unit, name, entry.common, entry.pattern.text)
+                self.policy.require_alike(unit, name, entry, options)
                 driver = _driver(options, self.ways)
                 if entry.health is not None:
                     health = entry.health.fill(name, stars).build()
