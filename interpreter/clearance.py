@@ -12,6 +12,7 @@ import anyio
 
 from guideway.dsl.ast import Command, Restart
 from guideway.dsl.errors import Code, Diagnostic
+from guideway.interpreter.authorizer import Allow, Deny, authorize
 from guideway.interpreter.drivers.base import Fault
 from guideway.interpreter.inventory import Inventory
 from guideway.interpreter.leases import Busy, Waited
@@ -39,7 +40,8 @@ class Clearance:
     """What one run that passed the gate may do: each mutation as often as its worst case has it, one at a time.
 
     ``begun`` says of each mutation that had its turn, in order, whether it got what it needs: one that did not did
-    nothing. ``glass_broken`` names the services that a person let be changed in spite of what closes them.
+    nothing. ``glass_broken`` has what a person let be broken, each as they were shown it (``frozen``): what closes the
+    same service later, they have not seen.
     """
 
     gate: "ImpactGate"
@@ -58,16 +60,29 @@ class Clearance:
             return None
         if self.left[command.target] < 1:
             return Diagnostic(Code.POLICY_DENIED, "this run was not cleared for it", command.head_span)
-        if command.target in self.glass_broken:
-            return None
         why = self.inventory.service(command.target).calendar.closed(now)
-        return None if why is None else frozen(command, why)
+        if why is None:
+            return None
+        closed = frozen(command, why)
+        return None if closed.message in self.glass_broken else closed
+
+    def _require_still(self, command: Restart) -> None:
+        """Raise ``Forbidden`` where a command may not run any more, by its caller's rights or by what is closed."""
+        now = time.time()
+        match authorize(command, self.caller, self.inventory, now):
+            case Deny() as denied:
+                raise Forbidden(denied.diagnostic)
+            case Allow():
+                forbidden = self.forbids(command, now)
+                if forbidden is not None:
+                    raise Forbidden(forbidden)
 
     @asynccontextmanager
     async def mutation(self, command: Restart) -> AsyncIterator[str | None]:
         """Hold what a mutation needs for itself; give words for what it waited for, None where it did not.
 
-        Raises ``Fault`` with ``busy`` where that is not free in time, ``Forbidden`` where it was closed meanwhile.
+        Raises ``Fault`` with ``busy`` where that is not free in time, ``Forbidden`` where it may not run any more by
+        then: every way to get what it needs can take time, also one in which it waits for nobody.
         """
         service = self.inventory.service(command.target)
         self.begun.append(False)
@@ -75,8 +90,7 @@ class Clearance:
             async with self.gate.leases.hold(
                 self.gate.places(service, self.caller), self.run_id, self.gate.rules.wait
             ) as waited:
-                if waited.label and (forbidden := self.forbids(command, time.time())) is not None:
-                    raise Forbidden(forbidden)
+                self._require_still(command)
                 self.left[command.target] -= 1
                 self.begun[-1] = True
                 yield f"{_waited_words(waited)} held" if waited.label else None

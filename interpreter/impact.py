@@ -256,12 +256,12 @@ class ImpactGate:
             _log.error("run %s: what it did not do could not be given back: %s", clearance.run_id, error)
 
     async def _use(self, candidate: Candidate, ticket_id: str) -> frozenset[str]:
-        """Use a ticket up, and return the services for which it breaks a freeze. Raises ``Refusal``."""
+        """Use a ticket up, and return what it breaks of what is closed. Raises ``Refusal``."""
         records, analysis = self._records(), candidate.analysis
         closed = _closed(candidate)
         if closed:
             ticket = await records.ticket(ticket_id, candidate.later)  # what it asks never changes: no race
-            unasked = [] if ticket is None else [each for each in closed if _closed_name(each) not in _broken(ticket)]
+            unasked = [] if ticket is None else [each for each in closed if each.message not in _broken(ticket)]
             if unasked:
                 raise Refusal(unasked, analysis.program.source)
         answer = await records.use(
@@ -385,11 +385,11 @@ def _closed_name(closed: Diagnostic) -> str:
 
 
 def _broken(ticket: Ticket) -> frozenset[str]:
-    """Return the services whose freeze a ticket breaks: those that it showed as closed, and no other."""
+    """Return what a ticket breaks: what it showed as closing a service, and nothing else that closes the same one."""
     if ticket.question.break_glass is None:
         return frozenset()
     return frozenset(
-        cause.target for cause in ticket.question.causes if cause.source.startswith(f"`{cause.target}` is ")
+        cause.source for cause in ticket.question.causes if cause.source.startswith(f"`{cause.target}` is ")
     )
 
 

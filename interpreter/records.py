@@ -45,8 +45,8 @@ class Records(Protocol):
     async def ask(self, question: Question, now: float, *, lifetime: float, most_open: int) -> Ticket:
         """Return the open ticket for a question, pending or approved: that of the same binding, else a new one.
 
-        One that breaks a freeze and one that does not are two. Raises ``TooManyOpen`` where the caller has
-        ``most_open`` already.
+        One that breaks a freeze and one that does not are two, and so are two that break others. Raises
+        ``TooManyOpen`` where the caller has ``most_open`` already.
         """
         ...
 

@@ -21,14 +21,15 @@ KEPT_SECONDS: Final = 90 * 86_400.0
 def ask(work: Work, question: Question, lifetime: float, most_open: int) -> Ticket:
     """Return the open ticket of a question's binding, or a new one. Raises ``TooManyOpen``.
 
-    One that breaks a freeze and one that does not are two, whatever else they share.
+    One that breaks a freeze and one that does not are two, whatever else they share; and so are two that were shown
+    other freezes.
     """
     same = [_is(TICKETS.c[name], value) for name, value in rows.of_binding(question.binding).items()]
     glass = TICKETS.c.break_glass.is_not(None) == sa.literal(question.break_glass is not None)
-    newest = sa.select(TICKETS).where(rows.OPEN, glass, *same).order_by(TICKETS.c.created_at.desc()).limit(1)
-    found = work.connection.execute(newest).one_or_none()
-    if found is not None:
-        return rows.ticket(found)
+    newest_first = sa.select(TICKETS).where(rows.OPEN, glass, *same).order_by(TICKETS.c.created_at.desc())
+    for found in map(rows.ticket, work.connection.execute(newest_first)):
+        if question.break_glass is None or found.question.causes == question.causes:
+            return found
     who, tenant = question.binding.who, question.binding.tenant
     theirs = (TICKETS.c.issuer == who.issuer, TICKETS.c.subject == who.subject, _is(TICKETS.c.tenant, tenant))
     count = work.connection.scalar(sa.select(sa.func.count()).select_from(TICKETS).where(rows.OPEN, *theirs)) or 0
