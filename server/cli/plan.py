@@ -176,8 +176,8 @@ def _show(console: Console, plan: _Plan, pipeline: Pipeline, caller: Principal) 
 COMMAND = Command(
     summary="say what a program needs and may do, and touch nothing",
     description="Say which scopes a program needs and for which lines, what it touches, in which tier it is and\n"
-    "why, the most that it can do, and whether this caller may run it or a person has to approve it first.\n"
-    "Nothing is asked of any host or service.",
+    "why, the most that it can do, and whether this caller may run it or a person has to approve it\n"
+    "first. Nothing is asked of any host or service.",
     examples=("guideway plan restart.diag", "guideway plan --json --as operator restart.diag"),
     exits=(
         (Exit.OK, "this caller may run the program"),

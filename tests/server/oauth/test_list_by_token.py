@@ -14,6 +14,7 @@ from guideway.interpreter.drivers.memory import MemoryDriver
 from guideway.interpreter.inventory import Host, Inventory
 from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.probes.memory import MemoryProbe
+from guideway.interpreter.risk import HARMLESS
 from guideway.interpreter.service import Service
 from guideway.server.describe import GRAMMAR_KEY
 from guideway.server.publish import nameable
@@ -98,7 +99,8 @@ async def test_requests_on_one_connection_are_each_their_own_callers() -> None:
 def of_a_tenant(name: str) -> Inventory:
     """Return what a tenant can name: the shared host, and a service of its own."""
     return Inventory(
-        [Host("shared", MemoryProbe())], [Service(f"database-{name}", MemoryDriver()), Service("queue", MemoryDriver())]
+        [Host("shared", MemoryProbe())],
+        [Service(each, MemoryDriver(), risk=HARMLESS) for each in (f"database-{name}", "queue")],
     )
 
 
@@ -106,7 +108,7 @@ def of_a_tenant(name: str) -> Inventory:
 def tenants() -> Door:
     """Return a door with two tenants, who have names that are nearly the same, and tokens of each and of none."""
     world = World()
-    shared = Inventory([Host("shared", MemoryProbe())], [Service("queue", MemoryDriver())])
+    shared = Inventory([Host("shared", MemoryProbe())], [Service("queue", MemoryDriver(), risk=HARMLESS)])
     world.pipeline = Pipeline(shared, tenants={name: of_a_tenant(name) for name in ("acme", "acma")})
     door = Door(world)
     for name in ("acme", "acma"):
