@@ -1,7 +1,7 @@
 """The history of mutations in the store."""
 
 from collections.abc import Collection, Sequence
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -10,6 +10,8 @@ from guideway.interpreter.store import rows
 from guideway.interpreter.store.tables import MUTATIONS
 
 KEPT_SECONDS: Final = 90 * 86_400.0
+
+_NAMED: Final = 5_000  # services in one statement, which can name only so many
 
 
 def keep(connection: sa.Connection, mutations: Sequence[tuple[str | None, Mutation]]) -> None:
@@ -26,7 +28,10 @@ def last(connection: sa.Connection, tenant: str | None, services: Collection[str
     place = sa.func.row_number().over(
         partition_by=MUTATIONS.c.service, order_by=(MUTATIONS.c.started_at.desc(), MUTATIONS.c.id.desc())
     )
-    ranked = sa.select(MUTATIONS, place.label("place")).where(theirs, MUTATIONS.c.service.in_(sorted(services)))
-    found = ranked.subquery()
-    query = sa.select(found).where(found.c.place <= most).order_by(found.c.started_at.desc(), found.c.id.desc())
-    return [rows.mutation(row) for row in connection.execute(query)]
+    names, found = sorted(services), list[Any]()
+    for first in range(0, len(names), _NAMED):
+        these = MUTATIONS.c.service.in_(names[first : first + _NAMED])
+        ranked = sa.select(MUTATIONS, place.label("place")).where(theirs, these).subquery()
+        found += connection.execute(sa.select(ranked).where(ranked.c.place <= most))
+    found.sort(key=lambda row: (row.started_at, row.id), reverse=True)
+    return [rows.mutation(row) for row in found]

@@ -61,8 +61,8 @@ class Work:
         found = self.connection.execute(sa.select(TICKETS).where(over).order_by(TICKETS.c.created_at)).all()
         if not found:
             return
-        ids = [row.id for row in found]
-        self.connection.execute(TICKETS.update().where(TICKETS.c.id.in_(ids)).values(state=TicketState.EXPIRED.value))
+        # By what they have in common, which the transaction keeps: of ids a statement can name only so many.
+        self.connection.execute(TICKETS.update().where(over).values(state=TicketState.EXPIRED.value))
         for row in found:
             ticket = rows.ticket(row, TicketState.EXPIRED)
             self.tell(of_ticket(Event.EXPIRED, ticket, self.now))

@@ -3,7 +3,7 @@
 import logging
 import re
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -57,20 +57,28 @@ class Desk:
         """The store, None where there is none."""
         return self._pipeline.gate.records
 
-    async def tickets(self, reader: Principal, *, states: Collection[TicketState] = (), most: int = 50) -> list[Seen]:
-        """Return the tickets of the reader's tenant, in some states or in all, the newest first.
+    async def newest(self, reader: Principal, *, states: Collection[TicketState] = (), most: int = 50) -> list[Ticket]:
+        """Return the tickets of the reader's tenant, in some states or in all, the newest first; no more of them.
 
         Raises ``Undecidable`` without the scope, and ``StoreUnavailable``.
         """
         now = self._now()
         self._require_scope(reader, now)
         found = await self._records().tickets(reader.tenant, now, states=states, most=min(most, MOST_TICKETS))
-        services = frozenset[str]().union(*(mutated(ticket) for ticket in found))
-        history = await self._history(reader, services)
-        return [self._seen(reader, ticket, history, now) for ticket in found if may_see(reader, ticket, now)]
+        return [ticket for ticket in found if may_see(reader, ticket, now)]
 
-    async def ticket(self, reader: Principal, ticket_id: str) -> Seen:
-        """Return a ticket of the reader's tenant. Raises ``Undecidable`` and ``StoreUnavailable``.
+    async def seen(self, reader: Principal, tickets: Sequence[Ticket]) -> list[Seen]:
+        """Return all that there is to see of tickets that ``newest`` gave. Raises ``StoreUnavailable``."""
+        history = await self._history(reader, frozenset[str]().union(*map(mutated, tickets)))
+        now = self._now()
+        return [self._seen(reader, ticket, history, now) for ticket in tickets]
+
+    async def tickets(self, reader: Principal, *, states: Collection[TicketState] = (), most: int = 50) -> list[Seen]:
+        """Return ``newest``, and all that there is to see of them."""
+        return await self.seen(reader, await self.newest(reader, states=states, most=most))
+
+    async def found(self, reader: Principal, ticket_id: str) -> Ticket:
+        """Return a ticket of the reader's tenant; no more of it. Raises ``Undecidable`` and ``StoreUnavailable``.
 
         One that is not there and one of another tenant are the same answer.
         """
@@ -79,7 +87,12 @@ class Desk:
         ticket = await self._records().ticket(ticket_id, now) if _ID.fullmatch(ticket_id) else None
         if ticket is None or not may_see(reader, ticket, now):
             raise Undecidable(Undecidable.Why.UNKNOWN, "there is no such ticket")
-        return self._seen(reader, ticket, await self._history(reader, mutated(ticket)), now)
+        return ticket
+
+    async def ticket(self, reader: Principal, ticket_id: str) -> Seen:
+        """Return a ticket of the reader's tenant, and all that there is to see of it, as ``found`` does."""
+        ticket = await self.found(reader, ticket_id)
+        return self._seen(reader, ticket, await self._history(reader, mutated(ticket)), self._now())
 
     async def decide(self, approver: Principal, ticket_id: str, *, approve: bool, reason: str) -> Seen:
         """Approve or refuse a ticket, and return what became of it. Raises ``Undecidable`` and ``StoreUnavailable``."""

@@ -6,7 +6,7 @@ desk. Whoever has not signed in is shown the same at every address, whether ther
 
 import logging
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
@@ -14,12 +14,18 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from guideway.interpreter.approvals import MOST_WORDS, Undecidable
+from guideway.interpreter.approvals import MOST_WORDS, Ticket, TicketState, Undecidable
 from guideway.interpreter.records import StoreUnavailable
-from guideway.server.approvals.desk import Desk
+from guideway.server.approvals.desk import MOST_TICKETS, Desk
 from guideway.server.approvals.paths import PAGE, SIGNED_IN
 from guideway.server.approvals.rendered import HEADERS, STATIC, page, static
-from guideway.server.approvals.shown import decision_values, list_values, ticket_values
+from guideway.server.approvals.shown import (
+    decision_values,
+    decision_version,
+    list_values,
+    list_version,
+    ticket_values,
+)
 from guideway.server.approvals.sign_in import NotSignedIn, SignIn
 from guideway.server.approvals.view import words
 from guideway.server.approvals.visitors import MOST_SECONDS, Visitor, Visitors
@@ -31,6 +37,7 @@ _log: Final = logging.getLogger(__name__)
 _SIGN_IN_SECONDS: Final = 600
 _TICKET: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _TICKETS: Final = 50
+_PAST: Final = frozenset(TicketState) - {TicketState.PENDING}
 _ENDS: Final = {
     Undecidable.Why.UNKNOWN: (404, "There is no such request", "It may be of another tenant, or was never made."),
     Undecidable.Why.DECIDED: (409, "Somebody has decided already", "Whoever decides first, decides."),
@@ -77,13 +84,27 @@ class Pages:
         ]
 
     async def _list(self, _: Request, visitor: Visitor) -> Response:
-        return self._page("list.html", visitor, title="What waits for a person", **await self._tickets(visitor))
+        values = await self._list_values(visitor, await self._tickets(visitor))
+        return self._page("list.html", visitor, title="What waits for a person", **values)
 
     async def _live_list(self, request: Request, visitor: Visitor) -> Response:
-        return self._part("tickets.html", request, visitor, await self._tickets(visitor))
+        tickets = await self._tickets(visitor)
+        if _has(request, list_version(tickets)):
+            return _as_it_is()
+        return page("tickets.html", base=self._base, visitor=visitor, **await self._list_values(visitor, tickets))
 
-    async def _tickets(self, visitor: Visitor) -> dict[str, Any]:
-        return list_values(await self._desk.tickets(visitor.principal, most=_TICKETS))
+    async def _tickets(self, visitor: Visitor) -> list[Ticket]:
+        """Return what waits, and beside it the last of what does not: however much of that there is, it hides nothing.
+
+        In this order: what is decided on in between is in both, and in none never.
+        """
+        waiting = await self._desk.newest(visitor.principal, states=[TicketState.PENDING], most=MOST_TICKETS)
+        past = await self._desk.newest(visitor.principal, states=_PAST, most=_TICKETS)
+        ids = {ticket.id for ticket in waiting}
+        return [*waiting, *(ticket for ticket in past if ticket.id not in ids)]
+
+    async def _list_values(self, visitor: Visitor, tickets: Sequence[Ticket]) -> dict[str, Any]:
+        return list_values(await self._desk.seen(visitor.principal, tickets))
 
     async def _ticket(self, request: Request, visitor: Visitor) -> Response:
         seen = await self._desk.ticket(visitor.principal, request.path_params["ticket"])
@@ -94,8 +115,11 @@ class Pages:
         return self._page("ticket.html", visitor, status, title=values["t"]["title"], **skip, **values)
 
     async def _live_ticket(self, request: Request, visitor: Visitor) -> Response:
-        seen = await self._desk.ticket(visitor.principal, request.path_params["ticket"])
-        return self._part("live.html", request, visitor, decision_values(seen))
+        ticket_id = request.path_params["ticket"]
+        if _has(request, decision_version(await self._desk.found(visitor.principal, ticket_id))):
+            return _as_it_is()
+        values = decision_values(await self._desk.ticket(visitor.principal, ticket_id))
+        return page("live.html", base=self._base, visitor=visitor, **values)
 
     async def _approve(self, request: Request, visitor: Visitor, form: dict[str, str]) -> Response:
         return await self._decide(request, visitor, form, approve=True)
@@ -236,12 +260,6 @@ class Pages:
         values = {"skip_to": "main", "skip_words": "Skip to the content", "visitor": visitor} | values
         return page(template, status, base=self._base, **values)
 
-    def _part(self, template: str, request: Request, visitor: Visitor, values: dict[str, Any]) -> Response:
-        """Return a part of a page, nothing where the browser has it as it is."""
-        if request.query_params.get("version") == values["version"]:
-            return Response(status_code=204, headers=HEADERS)
-        return page(template, base=self._base, visitor=visitor, **values)
-
     def _to(self, ticket_id: str) -> Response:
         """Return a redirect to a ticket's page, else to the list: no redirect here leads anywhere else."""
         return RedirectResponse(f"{self._base}/{ticket_id}" if ticket_id else self._base, 303, HEADERS)
@@ -253,6 +271,15 @@ class Pages:
     def _forget(self, response: Response, name: str) -> None:
         path = "/" if self._secure else self._base
         response.delete_cookie(name, path=path, secure=self._secure, httponly=True, samesite="lax")
+
+
+def _has(request: Request, version: str) -> bool:
+    """Say whether a browser that asks again and again has a part of a page as it is: then none is made."""
+    return request.query_params.get("version") == version
+
+
+def _as_it_is() -> Response:
+    return Response(status_code=204, headers=HEADERS)
 
 
 async def _form(request: Request) -> dict[str, str]:

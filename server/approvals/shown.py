@@ -7,12 +7,12 @@ from hashlib import sha256
 from typing import Any, Final
 
 from guideway.dsl.ast import COMMANDS
-from guideway.interpreter.approvals import MOST_WORDS, TicketState
-from guideway.server.approvals.desk import Seen
+from guideway.interpreter.approvals import MOST_WORDS, Ticket, TicketState
+from guideway.server.approvals.desk import MOST_TICKETS, Seen
 from guideway.server.approvals.flow import Chart, flow
 from guideway.server.approvals.highlight import highlighted
 from guideway.server.approvals.rendered import duration
-from guideway.server.approvals.view import bound_program
+from guideway.server.approvals.view import bound_program, words
 
 _MUTATING: Final = frozenset(command.keyword for command in COMMANDS if command.mutates)
 _STATES: Final = {
@@ -43,9 +43,20 @@ def list_values(found: Sequence[Seen]) -> dict[str, Any]:
     return {
         "pending": sorted(pending, key=lambda each: each["expires"]),
         "past": [each for each in entries if each["state"] != TicketState.PENDING],
-        "version": sha256(repr([(each["ticket"], each["state"]) for each in entries]).encode()).hexdigest()[:16],
+        "more": len(pending) >= MOST_TICKETS,
+        "version": list_version([seen.ticket for seen in found]),
         "now": round(time.time(), 3),
     }
+
+
+def list_version(tickets: Sequence[Ticket]) -> str:
+    """Return what changes when the list does."""
+    return sha256(repr([(ticket.id, ticket.state.value) for ticket in tickets]).encode()).hexdigest()[:16]
+
+
+def decision_version(ticket: Ticket) -> str:
+    """Return what changes when a decision's part of a page does."""
+    return f"{ticket.state}-{words(ticket.outcome) or ''}"
 
 
 def ticket_values(seen: Seen) -> dict[str, Any]:
@@ -66,7 +77,7 @@ def decision_values(seen: Seen) -> dict[str, Any]:
     """Return what the part of that page shows that changes by itself."""
     return {
         "t": entry(seen),
-        "version": f"{seen.ticket.state}-{seen.facts['outcome'] or ''}",
+        "version": decision_version(seen.ticket),
         "now": round(time.time(), 3),
         "own": seen.own,
         "may_approve": seen.may_approve,

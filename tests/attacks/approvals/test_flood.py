@@ -1,0 +1,99 @@
+"""So many requests, and such long ones, that people do not see or cannot do what they should.
+
+The story: several agents ask for whatever comes to their mind, again and again, in programs as long as they may be. The
+request of a colleague must not go under in that, the page must not become what the server does all day, and the store
+must not come upon a statement that is too long for it.
+"""
+
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from guideway.interpreter.approvals import TicketState, new_id
+from guideway.interpreter.store import open_store
+from guideway.interpreter.store.tables import TICKETS
+from guideway.server.approvals import desk
+from tests.server.approvals.site import Person, serving
+from tests.server.approvals.world import World
+from tests.store.questions import BINDING, NOW, question
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_what_waits_is_not_hidden_by_what_came_later(tmp_path: Path) -> None:
+    world = World()
+    first = await world.ask()
+    flood = [TicketState.PENDING] * 60 + [TicketState.DENIED] * 60 + [TicketState.EXPIRED] * 60
+    for later, state in enumerate(flood):
+        made = replace(first, id=new_id(), created_at=first.created_at + 1 + later, state=state)
+        world.records.kept[made.id] = made
+    async with serving(world, tmp_path) as site, Person(site) as ada:
+        assert f"/approvals/{first.id}" in (await ada.sign_in("ada")).text
+        assert f"/approvals/{first.id}" in (await ada.open("/live?version=other")).text
+
+
+async def test_where_more_waits_than_is_shown_the_list_says_so(tmp_path: Path) -> None:
+    world = World()
+    first = await world.ask()
+    async with serving(world, tmp_path) as site, Person(site) as ada:
+        assert "More wait than are shown" not in (await ada.sign_in("ada")).text
+        for _ in range(desk.MOST_TICKETS):
+            made = replace(first, id=new_id())
+            world.records.kept[made.id] = made
+        assert "More wait than are shown" in (await ada.open()).text
+
+
+async def test_a_browser_that_asks_again_and_again_costs_no_programs_to_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Open pages ask every two seconds, and long programs take a while to be read."""
+    world, read = World(), 0
+    ticket = await world.ask()
+    real = desk.facts
+
+    def counted(*given: Any) -> Any:
+        nonlocal read
+        read += 1
+        return real(*given)
+
+    monkeypatch.setattr(desk, "facts", counted)
+    async with serving(world, tmp_path) as site, Person(site) as ada:
+        page = (await ada.sign_in("ada")).text
+        version = page.partition('data-version="')[2].partition('"')[0]
+        before = read
+        assert before > 0
+        for path in (f"/live?version={version}", f"/{ticket.id}/live?version=pending-"):
+            assert (await ada.open(path)).status_code == 204
+        assert read == before
+
+
+async def test_no_statement_names_more_than_a_database_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More tickets end at once, and more services are looked back on, than one statement can name."""
+    connect, most = sqlite3.connect, 6_000
+
+    def bounded(*given: Any, **more: Any) -> sqlite3.Connection:
+        connection = connect(*given, **more)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, most)
+        return connection
+
+    monkeypatch.setattr("sqlite3.dbapi2.connect", bounded)
+    store, _ = open_store(folder=tmp_path / "store")
+    try:
+        made = await store.ask(question(), NOW, lifetime=300, most_open=20)
+
+        def flood(_: Any, connection: sa.Connection) -> None:
+            row = dict(connection.execute(sa.select(TICKETS)).mappings().one())
+            connection.execute(TICKETS.insert(), [row | {"id": new_id()} for _ in range(most + 1)])
+
+        await store.opened.change(flood)
+        seen = await store.ticket(made.id, NOW + 301)
+        assert seen is not None
+        assert seen.state is TicketState.EXPIRED
+        assert await store.tickets(BINDING.tenant, NOW + 301, states=[TicketState.PENDING]) == []
+        assert await store.history(None, [f"web-{number}" for number in range(2 * most)]) == []
+    finally:
+        await store.close()
