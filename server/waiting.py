@@ -82,6 +82,7 @@ async def until_decided(
             return False
         if now - told >= TELL_SECONDS:
             told = now
-            await tell(f"waiting for a person's decision, {max(0, int(ticket.expires_at - time.time()))} s left")
+            with anyio.move_on_after(ends - now):  # a client that reads nothing must not make the wait longer
+                await tell(f"waiting for a person's decision, {max(0, int(ticket.expires_at - time.time()))} s left")
         await anyio.sleep(min(pause, ends - now))
         pause = min(pause * _GROWTH, _LONGEST_PAUSE)

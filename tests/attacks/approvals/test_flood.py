@@ -16,7 +16,8 @@ import sqlalchemy as sa
 from guideway.interpreter.approvals import TicketState, new_id
 from guideway.interpreter.store import open_store
 from guideway.interpreter.store.tables import TICKETS
-from guideway.server.approvals import desk
+from guideway.server.approvals.desk import MOST_TICKETS
+from guideway.server.approvals.view import facts
 from tests.server.approvals.site import Person, serving
 from tests.server.approvals.world import World
 from tests.store.questions import BINDING, NOW, question
@@ -41,7 +42,7 @@ async def test_where_more_waits_than_is_shown_the_list_says_so(tmp_path: Path) -
     first = await world.ask()
     async with serving(world, tmp_path) as site, Person(site) as ada:
         assert "More wait than are shown" not in (await ada.sign_in("ada")).text
-        for _ in range(desk.MOST_TICKETS):
+        for _ in range(MOST_TICKETS):
             made = replace(first, id=new_id())
             world.records.kept[made.id] = made
         assert "More wait than are shown" in (await ada.open()).text
@@ -53,14 +54,13 @@ async def test_a_browser_that_asks_again_and_again_costs_no_programs_to_be_read(
     """Open pages ask every two seconds, and long programs take a while to be read."""
     world, read = World(), 0
     ticket = await world.ask()
-    real = desk.facts
 
     def counted(*given: Any) -> Any:
         nonlocal read
         read += 1
-        return real(*given)
+        return facts(*given)
 
-    monkeypatch.setattr(desk, "facts", counted)
+    monkeypatch.setattr("guideway.server.approvals.desk.facts", counted)
     async with serving(world, tmp_path) as site, Person(site) as ada:
         page = (await ada.sign_in("ada")).text
         version = page.partition('data-version="')[2].partition('"')[0]
@@ -76,7 +76,7 @@ async def test_no_statement_names_more_than_a_database_takes(tmp_path: Path, mon
     connect, most = sqlite3.connect, 6_000
 
     def bounded(*given: Any, **more: Any) -> sqlite3.Connection:
-        connection = connect(*given, **more)
+        connection: sqlite3.Connection = connect(*given, **more)
         connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, most)
         return connection
 
