@@ -146,6 +146,7 @@ class Undecidable(Exception):  # noqa: N818  # it is an answer, not a fault
         UNKNOWN = "unknown_ticket"
         DECIDED = "already_decided"
         EXPIRED = "expired"
+        OUTDATED = "outdated"
 
     def __init__(self, code: Why, message: str) -> None:
         super().__init__(message)
@@ -178,12 +179,13 @@ def may_see(reader: Principal, ticket: Ticket, now: float) -> bool:
 
 
 def require_may_decide(
-    approver: Principal, ticket: Ticket, reason: str, now: float, *, approves: bool, own_requests: bool
+    approver: Principal, ticket: Ticket, reason: str, now: float, *, approves: bool, own_requests: bool, policy: str
 ) -> None:
     """Raise ``Undecidable`` unless somebody may decide on a ticket, with these words.
 
     ``own_requests`` is whether the configuration lets people approve what they asked for themselves; to refuse that is
-    always theirs. A refusal needs no words; breaking the glass does.
+    always theirs. A refusal needs no words; breaking the glass does. ``policy`` is the version of the ticket's tenant
+    here: who may approve under another one, this configuration does not say.
     """
     if not approver.holds(Scope.APPROVE, now):
         raise Undecidable(Undecidable.Why.NO_SCOPE, f"approving requires scope '{Scope.APPROVE}'")
@@ -191,6 +193,8 @@ def require_may_decide(
         raise Undecidable(Undecidable.Why.UNKNOWN, "there is no such ticket")
     if approves and not own_requests and Who.of(approver).is_person(ticket.question.binding.who):
         raise Undecidable(Undecidable.Why.OWN_REQUEST, "nobody approves their own request")
+    if approves and ticket.question.binding.policy != policy:
+        raise Undecidable(Undecidable.Why.OUTDATED, "this ticket was made under another policy than is in force here")
     if approves and ticket.question.break_glass is not None and not reason.strip():
         raise Undecidable(Undecidable.Why.NO_REASON, "this breaks a freeze: it needs a reason")
 

@@ -229,6 +229,10 @@ class ImpactGate:
             overruns = [found for each in allowances if (found := overrun(each, (), candidate.now)) is not None]
         return Foreseen(weighed, tuple(_closed(candidate)), tuple(overruns), looked=look or not allowances)
 
+    def policy(self, tenant: str | None) -> str:
+        """Return the version of the policy of a tenant: what tickets made here are bound to."""
+        return self.rules.policy.get(tenant, "")
+
     def places(self, service: Service, caller: Principal) -> list[Place]:
         """Return what a restart of a service holds."""
         places = [Place(f"service {service.key}", 1, f"service `{service.name}`")]
@@ -320,8 +324,8 @@ class ImpactGate:
 
     def _binding(self, candidate: Candidate) -> Binding:
         caller = candidate.caller
-        policy = self.rules.policy.get(caller.tenant, "")
-        return Binding(digest(candidate.analysis.program), Who.of(caller), caller.tenant, policy)
+        digested = digest(candidate.analysis.program)
+        return Binding(digested, Who.of(caller), caller.tenant, self.policy(caller.tenant))
 
     def _records(self) -> Records:
         if self.records is None:

@@ -24,6 +24,7 @@ STATUSES: Final = {
     Undecidable.Why.UNKNOWN: 404,
     Undecidable.Why.DECIDED: 409,
     Undecidable.Why.EXPIRED: 409,
+    Undecidable.Why.OUTDATED: 409,
     Undecidable.Why.NO_REASON: 422,
 }
 _HELP: Final = {
@@ -32,6 +33,7 @@ _HELP: Final = {
     Undecidable.Why.UNKNOWN: "tickets of your tenant are listed by GET /api/approvals",
     Undecidable.Why.DECIDED: "whoever decides first, decides; GET the ticket to see who did",
     Undecidable.Why.EXPIRED: "whoever asked can ask again, which makes a new ticket",
+    Undecidable.Why.OUTDATED: "whoever asked can ask again, under the policy that is in force now",
     Undecidable.Why.NO_REASON: "say in `reason` why it is to run in spite of the freeze",
 }
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}

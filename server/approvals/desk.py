@@ -34,14 +34,15 @@ _log: Final = logging.getLogger(__name__)
 class Seen:
     """A ticket as its reader sees it, with what earlier runs did to its targets, the newest first.
 
-    ``own`` is whether the reader asked for it themselves, ``may_approve`` whether they may approve it, if nothing
-    happens in between.
+    ``own`` is whether the reader asked for it themselves, ``outdated`` whether it was made under another policy than is
+    in force here, and ``may_approve`` whether they may approve it, if nothing happens in between.
     """
 
     ticket: Ticket
     history: tuple[Mutation, ...]
     facts: dict[str, Any]
     own: bool
+    outdated: bool
     may_approve: bool
 
 
@@ -101,8 +102,10 @@ class Desk:
         verb = "approve" if approve else "refuse"
         try:
             seen = await self.ticket(approver, ticket_id)
-            own_requests = self._pipeline.gate.rules.own_requests
-            require_may_decide(approver, seen.ticket, reason, now, approves=approve, own_requests=own_requests)
+            own_requests, policy = self._pipeline.gate.rules.own_requests, self._policy(seen.ticket)
+            require_may_decide(
+                approver, seen.ticket, reason, now, approves=approve, own_requests=own_requests, policy=policy
+            )
             ticket = await records.decide(ticket_id, approve=approve, by=Who.of(approver), reason=reason, now=now)
         except Undecidable as error:
             known = words(ticket_id, 40) if error.code is not Undecidable.Why.UNKNOWN else "that is not known"
@@ -119,13 +122,18 @@ class Desk:
         mine = tuple(each for each in history if each.service in targets)
         rules = self._pipeline.gate.rules
         own = Who.of(reader).is_person(ticket.question.binding.who)
+        outdated = ticket.question.binding.policy != self._policy(ticket)
         return Seen(
             ticket=ticket,
             history=mine,
             facts=facts(ticket, self._pipeline.inventory_of(reader), mine, now),
             own=own,
-            may_approve=ticket.state is TicketState.PENDING and (rules.own_requests or not own),
+            outdated=outdated,
+            may_approve=ticket.state is TicketState.PENDING and (rules.own_requests or not own) and not outdated,
         )
+
+    def _policy(self, ticket: Ticket) -> str:
+        return self._pipeline.gate.policy(ticket.question.binding.tenant)
 
     async def _history(self, reader: Principal, services: Collection[str]) -> tuple[Mutation, ...]:
         return tuple(await self._records().history(reader.tenant, services, most=_LAST)) if services else ()

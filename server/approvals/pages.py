@@ -42,6 +42,7 @@ _ENDS: Final = {
     Undecidable.Why.UNKNOWN: (404, "There is no such request", "It may be of another tenant, or was never made."),
     Undecidable.Why.DECIDED: (409, "Somebody has decided already", "Whoever decides first, decides."),
     Undecidable.Why.EXPIRED: (409, "Its time is over", "It does not run. Whoever asked can ask again."),
+    Undecidable.Why.OUTDATED: (409, "The policy is another one by now", "Whoever asked can ask again, under this one."),
     Undecidable.Why.OWN_REQUEST: (403, "You asked for this yourself", "Somebody else has to approve it."),
     Undecidable.Why.NO_SCOPE: (403, "You may not approve here", "Your sign-in does not have the right to, any more."),
 }
@@ -219,7 +220,7 @@ class Pages:
             except Undecidable as error:
                 status, title, text = _ENDS[error.code]
                 link = (self._base, "All requests")
-                if error.code in (Undecidable.Why.DECIDED, Undecidable.Why.EXPIRED, Undecidable.Why.OWN_REQUEST):
+                if error.code not in (Undecidable.Why.UNKNOWN, Undecidable.Why.NO_SCOPE):
                     link = (f"{self._base}/{request.path_params['ticket']}", "See the request")
                 return self._message(status, title, text, link=link)
             except NotSignedIn as error:

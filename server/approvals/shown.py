@@ -80,6 +80,7 @@ def decision_values(seen: Seen) -> dict[str, Any]:
         "version": decision_version(seen.ticket),
         "now": round(time.time(), 3),
         "own": seen.own,
+        "outdated": seen.outdated,
         "may_approve": seen.may_approve,
         "needs_reason": seen.facts["break_glass"] is not None,
         "most_words": MOST_WORDS,

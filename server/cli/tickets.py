@@ -39,6 +39,7 @@ EXITS: Final = {
     Undecidable.Why.UNKNOWN: Exit.FAILED,
     Undecidable.Why.DECIDED: Exit.FAILED,
     Undecidable.Why.EXPIRED: Exit.FAILED,
+    Undecidable.Why.OUTDATED: Exit.FAILED,
 }
 _HELP: Final = {
     Undecidable.Why.NO_SCOPE: "--as CALLER names one with that scope",
@@ -47,6 +48,7 @@ _HELP: Final = {
     Undecidable.Why.UNKNOWN: "`guideway approvals list` shows those of your tenant",
     Undecidable.Why.DECIDED: "`guideway approvals show` says by whom",
     Undecidable.Why.EXPIRED: "whoever asked can ask again, which makes a new ticket",
+    Undecidable.Why.OUTDATED: "whoever asked can ask again, under the policy that is in force now",
 }
 
 
