@@ -55,7 +55,10 @@ class Outbox(Protocol):
         ...
 
     async def claim(self, now: float, most: int, webhook: str) -> list[Notice]:
-        """Return a webhook's notices that are due, the oldest first; they are nobody else's for ``CLAIM_SECONDS``."""
+        """Return a webhook's notices that are due, and nobody else's for ``CLAIM_SECONDS``.
+
+        They are the oldest ones, of which questions to people are taken before all else.
+        """
         ...
 
     async def done(self, notice_id: str) -> None:

@@ -32,12 +32,17 @@ def is_due(connection: sa.Connection, now: float, webhook: str) -> bool:
 
 
 def claim(connection: sa.Connection, now: float, most: int, webhook: str) -> list[Notice]:
-    """Take a webhook's notices that are due, the oldest first. A claim that is not answered in time was an attempt."""
+    """Take a webhook's notices that are due, the oldest first; those for which somebody has to act are never left out
+    for others: what runs without anybody being asked may be much.
+
+    A claim that is not answered in time was an attempt.
+    """
     connection.execute(NOTICES.delete().where(NOTICES.c.due_at.is_(None), NOTICES.c.created_at < now - KEPT_SECONDS))
+    waits = NOTICES.c.event["event"].as_string() == Event.PENDING.value
     due = (
         sa.select(NOTICES)
         .where(NOTICES.c.webhook == webhook, NOTICES.c.due_at <= now)
-        .order_by(NOTICES.c.id)
+        .order_by(sa.case((waits, 0), else_=1), NOTICES.c.id)
         .limit(most)
     )
     found = connection.execute(due).all()
@@ -47,7 +52,7 @@ def claim(connection: sa.Connection, now: float, most: int, webhook: str) -> lis
             .where(NOTICES.c.id.in_([row.id for row in found]))
             .values(due_at=now + CLAIM_SECONDS, attempts=NOTICES.c.attempts + 1)
         )
-    return [_notice(row) for row in found]
+    return [_notice(row) for row in sorted(found, key=lambda row: row.id)]
 
 
 def undelivered(connection: sa.Connection, most: int) -> list[Undelivered]:

@@ -14,12 +14,14 @@ import pytest
 import sqlalchemy as sa
 
 from guideway.interpreter.approvals import TicketState, new_id
+from guideway.interpreter.notices import Event
 from guideway.interpreter.store import open_store
 from guideway.interpreter.store.tables import TICKETS
 from guideway.server.approvals.desk import MOST_TICKETS
 from guideway.server.approvals.view import facts
 from tests.server.approvals.site import Person, serving
 from tests.server.approvals.world import World
+from tests.store.conftest import Place, place, server  # noqa: F401  # fixtures
 from tests.store.questions import BINDING, NOW, question
 
 pytestmark = pytest.mark.anyio
@@ -95,5 +97,20 @@ async def test_no_statement_names_more_than_a_database_takes(tmp_path: Path, mon
         assert seen.state is TicketState.EXPIRED
         assert await store.tickets(BINDING.tenant, NOW + 301, states=[TicketState.PENDING]) == []
         assert await store.history(None, [f"web-{number}" for number in range(2 * most)]) == []
+    finally:
+        await store.close()
+
+
+async def test_what_runs_unasked_delays_no_question(place: Place) -> None:  # noqa: F811  # the fixture
+    """A chat takes a message a second. Thousands of runs that it is told of must not come before a question."""
+    store, _ = place.open({"chat": {Event.REVIEW, Event.PENDING}})
+    try:
+        for number in range(40):
+            store.outbox.enqueue({"event": Event.REVIEW.value, "at": NOW, "run_id": f"run-{number}"})
+        assert len(await store.outbox.claim(NOW + 1e9, 4, "chat")) == 4
+        made = await store.ask(question(), NOW + 1e9, lifetime=300, most_open=20)
+        *others, last = await store.outbox.claim(NOW + 1e9, 4, "chat")
+        assert last.event["ticket"] == made.id
+        assert [each.event["run_id"] for each in others] == ["run-4", "run-5", "run-6"]
     finally:
         await store.close()
