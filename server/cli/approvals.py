@@ -16,7 +16,7 @@ from guideway.server.cli.console import BOLD, GREEN, RED, YELLOW, Console, write
 from guideway.server.cli.logs import show_log
 from guideway.server.cli.person import complaint, person
 from guideway.server.cli.ticket_facts import TicketFacts, read_facts, show_row, show_whole
-from guideway.server.cli.tickets import Tickets, find, here, there
+from guideway.server.cli.tickets import Tickets, find, here, there, what_there_is
 from guideway.server.sign_in.errors import ScopesMissingError, SignInError
 from guideway.server.sign_in.servers import server_url
 from guideway.server.sign_in.session import Session
@@ -108,7 +108,10 @@ def _may_ask(options: argparse.Namespace, errors: Console) -> bool:
 def _list(options: argparse.Namespace, open_tickets: _Open) -> int:
     async def get() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         async with open_tickets() as tickets:
-            found = await tickets.newest([TicketState(state) for state in options.state or ()], _MOST)
+            if options.state:
+                found = await tickets.newest([TicketState(state) for state in options.state], _MOST)
+            else:
+                found = await what_there_is(tickets, _MOST)
             return found, await tickets.undelivered()
 
     found, undelivered = anyio.run(get)

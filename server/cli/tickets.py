@@ -214,11 +214,22 @@ async def there(session: Session, person: Person | None) -> AsyncIterator[Ticket
             yield TicketsThere(http, session.server)
 
 
+async def what_there_is(tickets: Tickets, most: int) -> list[dict[str, Any]]:
+    """Return what waits, and behind it the last of what does not: however much of that there is, it hides nothing.
+
+    In this order: what is decided on in between is in both answers, and in none never.
+    """
+    waiting = await tickets.newest([TicketState.PENDING], MOST_TICKETS)
+    past = await tickets.newest([state for state in TicketState if state is not TicketState.PENDING], most)
+    ids = {each["ticket"] for each in waiting}
+    return [*waiting, *(each for each in past if each["ticket"] not in ids)]
+
+
 async def find(tickets: Tickets, given: str, *, whole: bool) -> dict[str, Any]:
     """Return the facts of the ticket that an id means, or how that begins. Raises ``Complaint``."""
     if whole:
         return await tickets.one(given)
-    meant = [each for each in await tickets.newest((), MOST_TICKETS) if each["ticket"].startswith(given)]
+    meant = [each for each in await what_there_is(tickets, MOST_TICKETS) if each["ticket"].startswith(given)]
     if len(meant) == 1:
         return meant[0]
     if not meant:

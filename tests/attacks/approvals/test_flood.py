@@ -19,8 +19,9 @@ from guideway.interpreter.store import open_store
 from guideway.interpreter.store.tables import TICKETS
 from guideway.server.approvals.desk import MOST_TICKETS
 from guideway.server.approvals.view import facts
+from guideway.server.cli.tickets import TicketsHere, find, what_there_is
 from tests.server.approvals.site import Person, serving
-from tests.server.approvals.world import World
+from tests.server.approvals.world import APPROVER, World
 from tests.store.conftest import Place, place, server  # noqa: F401  # fixtures
 from tests.store.questions import BINDING, NOW, question
 
@@ -37,6 +38,17 @@ async def test_what_waits_is_not_hidden_by_what_came_later(tmp_path: Path) -> No
     async with serving(world, tmp_path) as site, Person(site) as ada:
         assert f"/approvals/{first.id}" in (await ada.sign_in("ada")).text
         assert f"/approvals/{first.id}" in (await ada.open("/live?version=other")).text
+
+
+async def test_what_waits_is_not_hidden_in_the_shell_either() -> None:
+    world = World()
+    first = await world.ask()
+    for later in range(2 * MOST_TICKETS):
+        made = replace(first, id=new_id(), created_at=first.created_at + 1 + later, state=TicketState.DENIED)
+        world.records.kept[made.id] = made
+    tickets = TicketsHere(world.pipeline, APPROVER)
+    assert (await what_there_is(tickets, 50))[0]["ticket"] == first.id
+    assert (await find(tickets, first.id[:8], whole=False))["ticket"] == first.id
 
 
 async def test_where_more_waits_than_is_shown_the_list_says_so(tmp_path: Path) -> None:
