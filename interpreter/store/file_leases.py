@@ -106,24 +106,35 @@ class FileLeases:
         holder = b""
         for slot in range(place.at_once):
             path = f"{name}.{slot}"
+            opened, free = self._open(path)
+            try:
+                if free:
+                    os.pwrite(opened, run_id.encode()[:_NAME_BYTES].ljust(_NAME_BYTES), 0)
+                    return path, opened
+                holder = os.pread(opened, _NAME_BYTES, 0)
+            except OSError:
+                os.close(opened)
+                raise
+            os.close(opened)
+        return Full(place.label, holder.decode(errors="replace").strip() or None)
+
+    def _open(self, path: str) -> tuple[int, bool]:
+        """Open a file, and say whether it could be locked: the one that stands there, which others lock too."""
+        while True:
             opened = self._idle.pop(path, None)
             if opened is None:
                 opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.fstat(opened).st_nlink == 0:  # removed since: others lock another one
-                    os.close(opened)
-                    return self._lock(place, run_id)
-                os.pwrite(opened, run_id.encode()[:_NAME_BYTES].ljust(_NAME_BYTES), 0)
+                stands = os.fstat(opened).st_nlink > 0
             except BlockingIOError:
-                holder = os.pread(opened, _NAME_BYTES, 0)
-                os.close(opened)
+                return opened, False
             except OSError:
                 os.close(opened)
                 raise
-            else:
-                return path, opened
-        return Full(place.label, holder.decode(errors="replace").strip() or None)
+            if stands:
+                return opened, True
+            os.close(opened)  # removed since: once, for what is opened next may have the same number
 
     def _name(self, key: str) -> str:
         """Return how the names of a place's files begin."""
