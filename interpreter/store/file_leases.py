@@ -1,7 +1,7 @@
 """Leases among the processes of one machine: a lock on a file for each place (flock).
 
-The kernel gives a lock back when its holder dies, however it dies. The files stay: they are empty but for the run that
-held one last, and there are as many as there are services, groups and tenants.
+The kernel gives a lock back when its holder dies, however it dies. Files are empty but for the run that held one last.
+Some stay for the next hold. The rest are removed, by whoever has them locked: names that a pattern means have no end.
 
 The folder has to be on a file system of this machine: over NFS locks are another machine's business, and are lost where
 its server restarts. SQLite beside them asks the same.
@@ -41,7 +41,7 @@ class FileLeases:
         self._path: str | None = None
         self._here = ProcessLeases()
         self._names: dict[str, str] = {}
-        self._idle: dict[str, int] = {}  # open, and locked by nobody of this process
+        self._idle: dict[str, int] = {}  # open, and locked by nobody of this process; the last used one is the last
 
     @asynccontextmanager
     async def hold(self, places: Sequence[Place], run_id: str, wait: float) -> AsyncIterator[Waited]:
@@ -140,6 +140,8 @@ class FileLeases:
         """Return how the names of a place's files begin."""
         if self._path is None:
             self._path = str(private_folder(self._folder))
+        if len(self._names) >= _MOST_IDLE:
+            self._names.clear()
         name = self._names[key] = f"{self._path}/{hashlib.sha256(key.encode()).hexdigest()[:32]}"
         return name
 
@@ -147,12 +149,26 @@ class FileLeases:
         """Give locks back. Some files stay open, so that the next hold need not open them."""
         for path, opened in taken:
             fcntl.flock(opened, fcntl.LOCK_UN)  # at once, also where a child that is being started has the file too
-            if path in self._idle or len(self._idle) >= _MOST_IDLE:
+            if path in self._idle:
                 os.close(opened)
             else:
                 self._idle[path] = opened
+        while len(self._idle) > _MOST_IDLE:
+            self._remove(next(iter(self._idle)))
+
+    def _remove(self, path: str) -> None:
+        """Close a file, and remove it where nobody holds it. Who has it open too sees that, once they lock it."""
+        opened = self._idle.pop(path)
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(opened).st_nlink > 0:
+                os.unlink(path)
+        except OSError:
+            pass  # another process holds it, or it cannot be removed: it stays
+        finally:
+            os.close(opened)
 
     async def close(self) -> None:
         """Close the files that nobody holds."""
-        while self._idle:
-            os.close(self._idle.popitem()[1])
+        for path in list(self._idle):
+            self._remove(path)
