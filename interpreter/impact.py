@@ -5,6 +5,7 @@ without a look at any store. Where something cannot be decided, nothing mutates.
 """
 
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -91,7 +92,7 @@ NOTHING_ASKED: Final = Asked()
 class Candidate:
     """A program that gates 1 and 2 let through, on its way through this one. ``now`` is when it came.
 
-    ``since`` is the same instant by the monotonic clock.
+    ``since`` is the same instant by the monotonic clock. A run ends after ``longest`` seconds, whatever it has done.
     """
 
     analysis: Analysis
@@ -102,6 +103,12 @@ class Candidate:
     run_id: str
     now: float
     since: float = field(default_factory=time.monotonic)
+    longest: float = math.inf
+
+    @property
+    def seconds(self) -> float:
+        """How long the run may take."""
+        return min(self.worst_case.seconds, self.longest)
 
     @property
     def later(self) -> float:
@@ -307,7 +314,7 @@ class ImpactGate:
             program=format_one_line(analysis.program),
             causes=causes + tuple(_closed_cause(each) for each in closed),
             worst_case=worst_case.targets,
-            seconds=worst_case.seconds,
+            seconds=candidate.seconds,
             client_says=_words(asked.client_says),
             break_glass=_words(asked.break_glass) if closed else None,
         )
@@ -338,7 +345,7 @@ class ImpactGate:
 
     def _allowances(self, candidate: Candidate) -> list[Allowance]:
         """Return the bounds that a program's worst case is measured by; services of one unit count together."""
-        tenant, seconds = candidate.caller.tenant, candidate.worst_case.seconds
+        tenant, seconds = candidate.caller.tenant, candidate.seconds
         times = _mutations(candidate.worst_case)
         services = {name: candidate.inventory.service(name) for name in times}
         found = []

@@ -46,7 +46,8 @@ class Admitted:
     """A program that this caller may run, and the most that it can do.
 
     ``worst_case.seconds`` counts the commands' deadlines; the pipeline's own deadline may end it sooner. ``inventory``
-    is what the caller may name, and ``deadline`` gives the seconds that a command may take there.
+    is what the caller may name, ``deadline`` gives the seconds that a command may take there, and ``longest`` is those
+    after which the pipeline ends.
     """
 
     program: Program
@@ -54,10 +55,13 @@ class Admitted:
     worst_case: WorstCase
     inventory: Inventory
     deadline: Callable[[Command], float]
+    longest: float
 
     def candidate(self, caller: Principal, asked: Asked, run_id: str) -> Candidate:
         """Return what the gate for impact decides on, now."""
-        return Candidate(self.analysis, self.worst_case, self.inventory, caller, asked, run_id, time.time())
+        return Candidate(
+            self.analysis, self.worst_case, self.inventory, caller, asked, run_id, time.time(), longest=self.longest
+        )
 
 
 class Pipeline:
@@ -117,7 +121,8 @@ class Pipeline:
         inventory = self.inventory_of(caller)
         require_targets(analysis, caller, inventory, program.source, now)
         deadline = partial(self.deadline, inventory)
-        return Admitted(program, analysis, analysis.worst_case(self._longest(inventory)), inventory, deadline)
+        worst_case = analysis.worst_case(self._longest(inventory))
+        return Admitted(program, analysis, worst_case, inventory, deadline, self.deadlines.pipeline)
 
     async def run(
         self,

@@ -14,12 +14,15 @@ import pytest
 import sqlalchemy as sa
 
 from guideway.interpreter.approvals import TicketState, new_id
+from guideway.interpreter.impact import NOTHING_ASKED
 from guideway.interpreter.notices import Event
+from guideway.interpreter.results import Status
 from guideway.interpreter.store import open_store
 from guideway.interpreter.store.tables import TICKETS
 from guideway.server.approvals.desk import MOST_TICKETS
 from guideway.server.approvals.view import facts
 from guideway.server.cli.tickets import TicketsHere, find, what_there_is
+from tests.interpreter.gated import MONA, Clock, gated
 from tests.server.approvals.site import Person, serving
 from tests.server.approvals.world import APPROVER, World
 from tests.store.conftest import Place, place, server  # noqa: F401  # fixtures
@@ -111,6 +114,23 @@ async def test_no_statement_names_more_than_a_database_takes(tmp_path: Path, mon
         assert await store.history(None, [f"web-{number}" for number in range(2 * most)]) == []
     finally:
         await store.close()
+
+
+async def test_a_long_program_that_is_lost_bars_nobody_for_longer_than_it_could_have_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand restarts would take a day, and the pipeline ends after minutes: nothing counts as made after that."""
+    clock = Clock(monkeypatch)
+    async with gated(tmp_path) as world:
+        admitted = world.pipeline.admit('RESTART "hourly" ' * 5, MONA)
+        assert admitted.worst_case.seconds > world.pipeline.deadlines.pipeline
+        await world.gate.clear(admitted.candidate(MONA, NOTHING_ASKED, "lost"))
+        clock.pass_(world.pipeline.deadlines.pipeline + 3_590)
+        assert (await world.run('RESTART "hourly"')).status is Status.REFUSED
+        clock.pass_(20)
+        assert (await world.run('RESTART "hourly"')).status is Status.COMPLETED
+        asked = await world.ask('RESTART "hard" ' * 1_000)
+        assert asked.question.seconds == world.pipeline.deadlines.pipeline
 
 
 async def test_what_runs_unasked_delays_no_question(place: Place) -> None:  # noqa: F811  # the fixture
