@@ -60,8 +60,8 @@ _Context = ServerRequestContext[Any, Any]
 class Arguments(BaseModel):
     """What a call carries. A program's size is the pipeline's business: its refusal says more than a schema can.
 
-    ``confirmation_token`` is the id of a ticket, ``break_glass`` why the caller asks in spite of a freeze. Null is as if
-    left out, for hosts that have a model fill in everything.
+    ``confirmation_token`` is the id of a ticket, ``break_glass`` why the caller asks in spite of a freeze. Null is as
+    if left out, for hosts that have a model fill in everything.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
