@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from guideway.interpreter.approvals import TicketState, new_id
+from guideway.interpreter.approvals import MOST_WORDS, TicketState, new_id
+from guideway.interpreter.drivers.base import Fault
 from guideway.interpreter.impact import NOTHING_ASKED
 from guideway.interpreter.notices import Event
-from guideway.interpreter.results import Status
+from guideway.interpreter.results import Reason, Status
 from guideway.interpreter.store import open_store
 from guideway.interpreter.store.tables import TICKETS
 from guideway.server.approvals.desk import MOST_TICKETS
@@ -131,6 +132,26 @@ async def test_a_long_program_that_is_lost_bars_nobody_for_longer_than_it_could_
         assert (await world.run('RESTART "hourly"')).status is Status.COMPLETED
         asked = await world.ask('RESTART "hard" ' * 1_000)
         assert asked.question.seconds == world.pipeline.deadlines.pipeline
+
+
+async def test_words_that_no_database_takes_hold_up_nothing_that_comes_after_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver of another package hands on what its service said, half a character and a NUL among it."""
+    async with gated(tmp_path) as world:
+        driver = world.drivers["harmless"]
+
+        async def fails(*_: object) -> None:
+            raise Fault(Reason.NO_PERMISSION, "it said \ud800\x00" + "a" * 10_000)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(driver, "restart", fails)
+            assert (await world.run('RESTART "harmless"')).status is Status.FAILED
+        assert (await world.run('RESTART "other"')).status is Status.COMPLETED
+        [said, after] = sorted(await world.store.history(None, ["harmless", "other"]), key=lambda each: each.service)
+        assert (said.message or "").startswith("it said \ufffd\ufffda")
+        assert len(said.message or "") <= MOST_WORDS
+        assert after.outcome == "ok"
 
 
 async def test_what_runs_unasked_delays_no_question(place: Place) -> None:  # noqa: F811  # the fixture
