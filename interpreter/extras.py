@@ -3,7 +3,12 @@
 Guideway is installed from its repository, as the README says, and so are its extras.
 """
 
+from typing import Final
+
+SAYS_HOW_TO_INSTALL: Final = "pip install '.["
+"""What is in every text that ``install`` returns."""
+
 
 def install(extra: str) -> str:
     """Return the command that installs an extra of ``pyproject.toml``, with where it is run."""
-    return f"pip install '.[{extra}]' in guideway's repository"
+    return f"{SAYS_HOW_TO_INSTALL}{extra}]' in guideway's repository"

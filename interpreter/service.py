@@ -101,7 +101,9 @@ class Service:
         with self._called(), anyio.move_on_after(deadline):
             seen, ill = await self._look()
             if ill is not None and ill.reason is Reason.CANNOT_PROBE:
-                raise Fault(Reason.CANNOT_PROBE, f"it runs, but its health is not known: {ill.message}", ill.output)
+                raise Fault(
+                    Reason.CANNOT_PROBE, f"it runs, but its health is not known: {ill.message}", ill.output, ill.mend
+                )
             return await self._explain(seen, ill)
         raise _silence(deadline)
 
@@ -142,7 +144,7 @@ class Service:
                 if fault.reason not in _SELF_INFLICTED:
                     raise
                 output = _lines(fault.output, await self._tail(end))
-                raise Fault(fault.reason, fault.message, output) from fault
+                raise Fault(fault.reason, fault.message, output, fault.mend) from fault
 
     async def check_restart(self, deadline: float = math.inf) -> None:
         """Return where nothing is known to forbid a restart, and change nothing. Raises ``Fault``, for operators."""

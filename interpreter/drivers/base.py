@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, ClassVar, Protocol, runtime_checkable
+from typing import Annotated, ClassVar, Final, Protocol, runtime_checkable
 from urllib.parse import quote
 
 import anyio
@@ -25,18 +25,24 @@ from guideway.interpreter.results import Reason, State
 logger = logging.getLogger(__name__)
 
 
+#: Stands at the end of a message to a caller where ``mend`` has more for the operator.
+SAYS_WHAT_TO_GRANT: Final = "; `guideway inventory check` says what to grant"
+
+
 class Fault(Exception):  # noqa: N818  # the word of the field
     """A command failed, and why. The only exception that a driver or probe raises besides cancellation.
 
     ``message`` is the driver's own words: lower case, no full stop. ``output`` is what the backend said: untrusted,
-    cleaned and bounded by whoever shows it.
+    cleaned and bounded by whoever shows it. ``mend`` is for whoever runs the installation and for nobody else: how to
+    mend it, with values of the configuration, such as paths.
     """
 
-    def __init__(self, reason: Reason, message: str, output: str = "") -> None:
+    def __init__(self, reason: Reason, message: str, output: str = "", mend: str = "") -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
         self.output = output
+        self.mend = mend
 
 
 @contextmanager
@@ -124,7 +130,7 @@ class ChecksRights(Protocol):
     async def check_restart(self) -> None:
         """Return where this process may restart the service, and change nothing.
 
-        Raises ``Fault``: ``no_permission``, with what to grant in its message, which is for operators.
+        Raises ``Fault``: ``no_permission``, with what to grant in its ``mend``.
         """
         ...
 

@@ -16,8 +16,8 @@ from guideway.interpreter.results import Reason
 class WayLost(Fault):
     """The machine cannot be reached, or not any more: says nothing about its service manager."""
 
-    def __init__(self, message: str, output: str = "") -> None:
-        super().__init__(Reason.UNREACHABLE, message, output)
+    def __init__(self, message: str, output: str = "", mend: str = "") -> None:
+        super().__init__(Reason.UNREACHABLE, message, output, mend)
 
 
 class Passage(Protocol):

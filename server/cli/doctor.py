@@ -13,7 +13,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING
 
 from guideway import __version__
-from guideway.interpreter.extras import install
+from guideway.interpreter.extras import SAYS_HOW_TO_INSTALL, install
 from guideway.server.cli.command import Command, Complaint, Exit, add_configuration
 from guideway.server.cli.console import CYAN, DIM, GREEN, RED, YELLOW, Console, write_json
 from guideway.server.cli.finding import Finding, Grade
@@ -24,22 +24,20 @@ if TYPE_CHECKING:
 
 
 _MENDS = {
-    "no_answer": "if it should be up: start it, or mend its address in guideway.toml",
+    "no_answer": "if it should be up: start it, or mend its address in {file}",
     "cannot_probe": "this says nothing about the host: mend what keeps the probe from being sent",
-    "unreachable": "start the service manager, or mend its address in guideway.toml",
-    "not_found": "mend the name that the service manager knows it by in guideway.toml",
-    "no_permission": "run guideway as a user who may use it",
+    "not_found": "mend the name that the service manager knows it by in {file}",
     "timed_out": "find out why it does not answer, or give it longer",
 }
 # Where the message says more than the reason does: the first that it holds counts.
 _MENDS_BY_MESSAGE = {
-    "does not resolve": "mend the name in guideway.toml, or this machine's name resolution",
+    "does not resolve": "mend the name in {file}, or this machine's name resolution",
     "the answer was HTTP": "it is up: look into its own log, or name the status that it should have as `status`",
     "TLS certificate is not accepted": "it is up: renew its certificate, or name its authority as `ca_file`",
     "no HTTP answer came": "it is up: mend scheme and port of `url`, or use the probe `tcp`",
-    "is not supervisord": "`socket` or `url` in guideway.toml leads to something else: name supervisord's own",
-    "does not speak": "`socket` or `url` in guideway.toml leads to something else: name supervisord's own",
-    "asks for a password": "name a `socket` that asks for none",
+    "without the labels": "mend `selector` in {file}, or the labels of the workload",
+    "is not supervisord": "`socket` or `url` in {file} leads to something else: name supervisord's own",
+    "does not speak": "what {file} names leads to something else: name its service manager's own",
 }
 # How a file of configuration is mended that could not be read at all; what is wrong within one says so itself.
 _FILE_MENDS = {
@@ -132,7 +130,9 @@ def _configuration(options: argparse.Namespace) -> Iterator[Finding]:
         config = read_config(options)
     except Complaint as complaint:
         for line in str(complaint).split("\n"):
-            yield Finding(Grade.WRONG, "configuration", line, _mend(line, _FILE_MENDS) or "mend the line that it names")
+            says_so = SAYS_HOW_TO_INSTALL in line
+            mend = _mend(line, _FILE_MENDS) or (None if says_so else "mend the line that it names")
+            yield Finding(Grade.WRONG, "configuration", line, mend)
         return
     if config.path is None:
         yield Finding(
@@ -225,10 +225,11 @@ def _inventory(config: "Config") -> Iterator[Finding]:
     for one in found:
         about = f"{one.kind} {one.name}"
         if one.reason is None:
-            yield Finding(Grade.OK, about, one.found, untrusted_output=one.explanation())
+            yield Finding(Grade.OK if one.asked else Grade.NOTE, about, one.found, untrusted_output=one.explanation())
         else:
-            mend = _mend(one.found, _MENDS_BY_MESSAGE) or _MENDS.get(one.reason)
-            yield Finding(Grade.WRONG, about, f"{one.reason}: {one.found}", mend, one.explanation())
+            mend = one.mend or _mend(one.found, _MENDS_BY_MESSAGE) or _MENDS.get(one.reason)
+            named = mend and mend.replace("{file}", str(config.path))
+            yield Finding(Grade.WRONG, about, f"{one.reason}: {one.found}", named, one.explanation())
     if not found:
         yield Finding(
             Grade.NOTE,

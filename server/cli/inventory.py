@@ -13,7 +13,7 @@ import anyio
 
 from guideway.dsl.record import Record
 from guideway.dsl.recovery import nearest
-from guideway.interpreter.drivers.base import Fault, Observation
+from guideway.interpreter.drivers.base import SAYS_WHAT_TO_GRANT, Fault, Observation
 from guideway.interpreter.inventory import Host
 from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.results import Reason, State
@@ -22,7 +22,7 @@ from guideway.interpreter.untrusted import clean
 from guideway.server import wiring
 from guideway.server.cli.command import Command, Complaint, Exit
 from guideway.server.cli.configured import read_config
-from guideway.server.cli.console import DIM, GREEN, RED, YELLOW, Console, write_json
+from guideway.server.cli.console import CYAN, DIM, GREEN, RED, YELLOW, Console, write_json
 from guideway.server.cli.inventory_list import EMPTY, list_inventory, of_tenant
 from guideway.server.config import Config
 from guideway.server.entries import HostPatternEntry, ServicePatternEntry
@@ -35,7 +35,7 @@ _AT_ONCE = 32  # sockets and threads are bounded, however large the inventory
 
 
 class Finding(Record):
-    """What came of asking one host or service. ``reason`` is None where it could be asked.
+    """What came of asking one host or service. ``reason`` is None where it could be asked, or was not ``asked``.
 
     ``tenant`` is None for what is shared.
     """
@@ -48,6 +48,8 @@ class Finding(Record):
     state: State | None = None
     reason: Reason | None = None
     output: str = ""
+    mend: str | None = None
+    asked: bool = True
 
     def explanation(self) -> str | None:
         """Return what the service said where all is not well; None where all is."""
@@ -60,10 +62,11 @@ class Finding(Record):
             "kind": self.kind,
             "name": self.name,
             "backend": self.backend,
-            "ok": self.reason is None,
+            "ok": self.reason is None if self.asked else None,
             "found": self.found,
             "state": self.state,
             "reason": self.reason,
+            "mend": self.mend,
             "untrusted_output": self.output or None,
         }
 
@@ -81,8 +84,8 @@ async def look(config: Config, pipeline: Pipeline, names: Sequence[str] = ()) ->
         kind = "host" if isinstance(asked, Host) else "service"
         seconds = deadlines.get_status if isinstance(asked, Service) else asked.deadline or deadlines.ping
         async with room:
-            found = Finding(owner, kind, asked.name, backend, *await _ask(asked, seconds, deadlines.restart))
-            findings[owner or "", kind, asked.name] = found
+            found = await _ask(asked, seconds, deadlines.restart)
+            findings[owner or "", kind, asked.name] = Finding(owner, kind, asked.name, backend, *found)
 
     try:
         async with anyio.create_task_group() as tasks:
@@ -91,7 +94,9 @@ async def look(config: Config, pipeline: Pipeline, names: Sequence[str] = ()) ->
     finally:
         with anyio.CancelScope(shield=True):
             await pipeline.close()
-    for finding in () if names else _patterns(config):
+    for finding in _patterns(config):
+        if names and finding.name not in names:
+            continue
         findings[finding.tenant or "", finding.kind, finding.name] = finding
     return [findings[key] for key in sorted(findings)]
 
@@ -127,25 +132,34 @@ def _patterns(config: Config) -> Iterator[Finding]:
             *(("service", name, driven.kind) for name, driven in owned.service_patterns.items()),
         ]
         for kind, name, backend in patterns:
-            yield Finding(tenant, kind, name, backend, f"its entry is sound; {_ASK_ONE}")
+            yield Finding(
+                tenant, kind, name, backend, f"nothing was asked, its entry is sound; {_ASK_ONE}", asked=False
+            )
 
 
-async def _ask(asked: Host | Service, seconds: float, restart: float) -> tuple[str, State | None, Reason | None, str]:
+# What was found, the state, the reason where it is wrong, what the service said, and how to mend it.
+_Found = tuple[str, State | None, Reason | None, str, str | None]
+
+
+async def _ask(asked: Host | Service, seconds: float, restart: float) -> _Found:
     try:
         match asked:
             case Host():
                 echo = await asked.ping(seconds)
-                return f"answered in {echo.seconds * 1000:.1f} ms", None, None, ""
+                return f"answered in {echo.seconds * 1000:.1f} ms", None, None, "", None
             case Service():
                 seen = await asked.state(seconds)
                 return await _with_rights(asked, seen, seconds, restart)
     except Fault as fault:
-        return fault.message, None, fault.reason, clean(fault.output)
+        return _words(fault), None, fault.reason, clean(fault.output), fault.mend or None
 
 
-async def _with_rights(
-    service: Service, seen: Observation, seconds: float, restart: float
-) -> tuple[str, State | None, Reason | None, str]:
+def _words(fault: Fault) -> str:
+    """Return a fault's message, without the advice to run this very command."""
+    return fault.message.removesuffix(SAYS_WHAT_TO_GRANT)
+
+
+async def _with_rights(service: Service, seen: Observation, seconds: float, restart: float) -> _Found:
     """Return what was seen of a service, and what forbids its restart or makes it fail, where programs can name that.
 
     ``restart`` is the default of what a restart may take.
@@ -160,18 +174,21 @@ async def _with_rights(
                 found += f"; its service manager lets {may}, and `restart_seconds` {given:g} s"
     except Fault as fault:
         return (
-            f"is {seen.state}, and cannot be restarted: {fault.message}",
+            f"is {seen.state}, and cannot be restarted: {_words(fault)}",
             seen.state,
             fault.reason,
             clean(fault.output),
+            fault.mend or None,
         )
-    return found, seen.state, None, clean(seen.output)
+    return found, seen.state, None, clean(seen.output), None
 
 
 def show(console: Console, finding: Finding) -> None:
     """Write a finding as one line, and what the service said below it."""
     if finding.reason is not None:
         verdict = (f"{'wrong':<7}", RED)
+    elif not finding.asked:
+        verdict = (f"{'skip':<7}", YELLOW)
     else:
         verdict = (f"{'ok':<7}", GREEN if finding.state in (None, State.RUNNING) else YELLOW)
     reason = f"{finding.reason}: " if finding.reason else ""
@@ -179,6 +196,8 @@ def show(console: Console, finding: Finding) -> None:
     console.line(verdict, f"{finding.kind:<8} {finding.name}", what, f": {reason}{finding.found}")
     for line in quoted_lines(finding.explanation()):
         console.line((line, DIM))
+    if finding.mend:
+        console.line(("       mend: ", CYAN), finding.mend)
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -198,27 +217,45 @@ def _run(options: argparse.Namespace) -> int:
         list_inventory(config, console, as_json=options.json)
         return Exit.OK
     findings = anyio.run(partial(look, config, wiring.build(config), options.names))
-    missing = set(options.names).difference(finding.name for finding in findings)
-    if missing:
-        name = min(missing)
-        raise Complaint(f"the inventory has nothing called `{clean(name)}`", help=_mend(config, name))
-    fine = all(finding.reason is None for finding in findings)
+    missing = sorted(set(options.names).difference(finding.name for finding in findings))
+    if missing and not findings:
+        raise _unknown(config, missing[0])
+    fine = not missing and all(finding.reason is None for finding in findings)
     if options.json:
-        write_json({"ok": fine, "entries": [finding.to_json() for finding in findings]})
+        unknown = {"unknown": [_unknown(config, name).to_json()["error"] for name in missing]} if missing else {}
+        write_json({"ok": fine, "entries": [finding.to_json() for finding in findings], **unknown})
     else:
         for finding in findings:
             show(console, finding)
         if not findings:
             console.line(EMPTY)
+        console.stream.flush()
+        if missing:  # the others were asked all the same
+            raise _unknown(config, *missing)
+    if missing:
+        return Exit.USAGE
     return Exit.OK if fine else Exit.FAILED
+
+
+def _unknown(config: Config, *names: str) -> Complaint:
+    listed = ", ".join(f"`{clean(name)}`" for name in names)
+    return Complaint(f"the inventory has nothing called {listed}", help=_mend(config, names[0]))
 
 
 def _mend(config: Config, name: str) -> str:
     names: set[str] = set()
+    patterns: set[str] = set()
     for _, owned in config.entries():
-        names.update(owned.every_host(), owned.every_service())
-    near = nearest(name, sorted(names))
-    return f"did you mean `{near}`?" if near else "`guideway inventory list` says what there is"
+        names.update(owned.hosts, owned.services)
+        patterns.update(owned.host_patterns, owned.service_patterns)
+    if near := nearest(name, sorted(names)):
+        return f"did you mean `{near}`?"
+    near = nearest(name, sorted(patterns))
+    return (
+        f"`{near}` does not mean it: a `*` stands for letters, digits, `_` and `-`"
+        if near
+        else "`guideway inventory list` says what there is"
+    )
 
 
 COMMAND = Command(

@@ -28,6 +28,7 @@ async def test_a_host_whose_key_is_not_known_is_not_spoken_with(sshd: Sshd, supe
     fault = await fault_of(program(supervisord, "good", sshd.way()))
     assert fault.reason is Reason.UNREACHABLE
     assert fault.message == f"the key of its SSH host ({fingerprint(sshd.folder / 'host')}) is not in `known_hosts`"
+    assert "`ssh-keyscan " in fault.mend
     assert sshd.accepted() == 0
 
 
@@ -122,7 +123,7 @@ def spoil_known_text(sshd: Sshd) -> None:
         (spoil_mode, "`key_file` of its SSH host is open to other users: `chmod go= FILE`"),
         (spoil_key, "`key_file` of its SSH host holds no private key"),
         (spoil_passphrase, "`key_file` of its SSH host has a passphrase: use an agent, or a key without"),
-        (spoil_folder, "`key_file` of its SSH host is no such file"),
+        (spoil_folder, "`key_file` of its SSH host is no regular file"),
         (
             lambda sshd: sshd.known_hosts.unlink(),
             "`known_hosts` of its SSH host cannot be read: no such file or directory",

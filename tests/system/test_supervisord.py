@@ -441,6 +441,8 @@ async def test_a_socket_that_this_process_may_not_use() -> None:
             if root:
                 os.seteuid(0)
         assert caught.value.reason is Reason.NO_PERMISSION
+        assert str(world.socket.parent) in caught.value.mend
+        assert str(world.socket) not in caught.value.message  # which callers get to see
 
 
 async def test_supervisord_on_a_loopback_port() -> None:

@@ -31,7 +31,7 @@ async def test_who_may_not_restart_is_told_so_and_may_still_look(systemd: System
         with pytest.raises(Fault) as caught:
             await one.check_restart()
     assert caught.value.reason is Reason.NO_PERMISSION
-    assert 'action.lookup("unit") == "good.service"' in caught.value.message
+    assert 'action.lookup("unit") == "good.service"' in caught.value.mend
     assert systemd.pid("good.service") == pid
 
 
@@ -68,8 +68,9 @@ async def test_the_inventory_says_what_may_not_be_restarted_and_what_would_allow
     with as_guest():
         good, watched = await look(config, wiring.build(config))
     assert (good.state, good.reason) == (State.RUNNING, Reason.NO_PERMISSION)
-    assert good.found.startswith("is running, and cannot be restarted: ")
-    assert polkit_rule("good.service", "nobody") in good.found
+    assert good.found == "is running, and cannot be restarted: systemd does not let this process restart it"
+    assert good.mend is not None
+    assert polkit_rule("good.service", "nobody") in good.mend
     assert (watched.state, watched.reason, watched.found) == (State.RUNNING, None, "is running")
     good, _ = await look(config, wiring.build(config))  # as root
     assert (good.reason, good.found) == (None, "is running")
@@ -112,7 +113,7 @@ async def test_the_rule_that_is_named_lets_its_user_restart_its_unit_and_nothing
                 await other.check_restart()
             assert (await restart_fails(other)).reason is Reason.NO_PERMISSION
         assert caught.value.reason is Reason.NO_PERMISSION
-        assert polkit_rule("other.service", "nobody") in caught.value.message
+        assert polkit_rule("other.service", "nobody") in caught.value.mend
         assert world.pid("other.service") == pid
         for one in (good, other, limited):
             await one.close()

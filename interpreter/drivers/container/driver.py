@@ -80,8 +80,7 @@ class ContainerDriver:
             await self._engine.call("POST", path, self, query={"t": "none"})
         except Refusal as refusal:
             if refusal.reason is not Reason.UNKNOWN:
-                allow = f"; allow `POST {path}`" if refusal.reason is Reason.NO_PERMISSION else ""
-                raise Fault(refusal.reason, f"{refusal.message}{allow}", refusal.output) from None
+                raise Fault(refusal.reason, refusal.message, refusal.output, refusal.mend) from None
 
     async def close(self) -> None:
         """Leave its engine; with the last driver its connections are closed."""

@@ -5,7 +5,6 @@ Owns requests and what an HTTP status says. Never knows what a container's state
 
 import weakref
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
@@ -34,6 +33,11 @@ OLDEST, NEWEST = (1, 24), (1, 52)
 
 NOT_AN_ENGINE: Final = "what answers at the socket does not speak as a container engine does"
 
+_ROOTS: Final = (
+    "; of an engine that runs as root, whoever may connect is root: a rootless engine, or a proxy before the socket, "
+    "gives less (docs/services.md)"
+)
+
 # What Docker says, with 500, where several ids begin with what is no container's name.
 _AMBIGUOUS: Final = "Multiple IDs found"
 
@@ -43,8 +47,8 @@ _HEADERS: Final = {"User-Agent": "guideway", "Accept-Encoding": "identity"}
 class Lost(Fault):
     """The engine cannot be reached, or ended the connection: what was asked may have been done or not."""
 
-    def __init__(self, message: str, output: str = "") -> None:
-        super().__init__(Reason.UNREACHABLE, message, output)
+    def __init__(self, message: str, output: str = "", mend: str = "") -> None:
+        super().__init__(Reason.UNREACHABLE, message, output, mend)
 
 
 class TooMuch(Fault):
@@ -57,8 +61,8 @@ class TooMuch(Fault):
 class Refusal(Fault):
     """The engine did not do what was asked; ``output`` is its own text."""
 
-    def __init__(self, status: int, reason: Reason, message: str, output: str) -> None:
-        super().__init__(reason, message, output)
+    def __init__(self, status: int, reason: Reason, message: str, output: str, mend: str = "") -> None:
+        super().__init__(reason, message, output, mend)
         self.status = status
 
 
@@ -101,7 +105,7 @@ class Engine:
             self._version = None
         if answer.status < 300 or answer.status == 304:
             return answer.body
-        raise _refusal(answer.status, answer.body)
+        raise _refusal(answer.status, answer.body, f"{method} {target.partition('?')[0]}")
 
     async def name(self, member: object) -> str:
         """Return what the engine calls itself, such as ``Docker/28.2.2 (linux)``. Raises ``Fault``."""
@@ -112,7 +116,7 @@ class Engine:
         """Return the newest version of the API that both sides speak. Raises ``Fault``."""
         answer = await self._request("GET", "/_ping", member, None)
         if answer.status != 200:
-            raise _refusal(answer.status, answer.body)
+            raise _refusal(answer.status, answer.body, "GET /_ping")
         try:
             major, minor = answer.headers.get("api-version", "").split(".")
             theirs = int(major), int(minor)
@@ -131,20 +135,14 @@ class Engine:
                 return await self.place.ask(request, member)
             return await self.place.act(request, member, sent)
         except (NotConnectedError, CutOffError) as error:
-            fault = unreachable(error, "the container engine")
+            fault = unreachable(error, "the container engine", self.place.socket if self.place.way is HERE else None)
             if fault.reason is Reason.NO_PERMISSION:
-                raise Fault(fault.reason, f"{fault.message}{self._members()}") from error
-            raise Lost(fault.message) from error
+                raise Fault(fault.reason, fault.message, mend=f"{fault.mend}{_ROOTS}" if fault.mend else "") from error
+            raise Lost(fault.message, mend=fault.mend) from error
         except TooLongError:
             raise TooMuch from None
         except WayLost as fault:
-            raise Lost(fault.message, fault.output) from fault
-
-    def _members(self) -> str:
-        with suppress(OSError, KeyError):  # the folder may be closed too, and the group may have no name here
-            if self.place.socket is not None and self.place.way is HERE:
-                return f", which members of the group `{self.place.socket.group()}` may"
-        return ""
+            raise Lost(fault.message, fault.output, fault.mend) from fault
 
 
 _ENGINES: weakref.WeakValueDictionary[tuple[Way, Path], Engine] = weakref.WeakValueDictionary()
@@ -158,14 +156,15 @@ def engine_at(socket: Path, way: Way = HERE) -> Engine:
     return engine
 
 
-def _refusal(status: int, body: bytes) -> Fault:
+def _refusal(status: int, body: bytes, request: str) -> Fault:
     try:
         said = _Said.model_validate_json(body).message
     except ValidationError:
         said = ""
     match status:
         case 401 | 403:
-            return Refusal(status, Reason.NO_PERMISSION, "the engine does not let this process do that", said)
+            allow = f"let this request through, in the proxy before the engine or its authorization plugin: `{request}`"
+            return Refusal(status, Reason.NO_PERMISSION, "the engine does not let this process do that", said, allow)
         case _ if not said:
             return Fault(Reason.UNKNOWN, f"{NOT_AN_ENGINE}: HTTP {status}")
         case _ if status == 404 or _AMBIGUOUS in said:

@@ -36,8 +36,8 @@ _T = TypeVar("_T")
 class Lost(Fault):
     """The API server cannot be reached, or did not answer: what was asked may have been done or not."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(Reason.UNREACHABLE, message)
+    def __init__(self, message: str, output: str = "", mend: str = "") -> None:
+        super().__init__(Reason.UNREACHABLE, message, output, mend)
 
 
 class Refusal(Exception):  # noqa: N818  # the driver makes a ``Fault`` of it

@@ -124,15 +124,19 @@ class KubernetesDriver:
                     return
                 raise fault_of(refusal, self._kind) from None
             if answer.status is None or not answer.status.allowed:
-                rule = role_rule(self._kind, self._name)
                 raise Fault(
                     Reason.NO_PERMISSION,
-                    f"the API server does not let this process {verb} it; a Role of the namespace `{self._namespace}`,"
-                    f" bound to its user, with this rule would: {rule}",
+                    f"the API server does not let this process {verb} it",
                     (answer.status and answer.status.reason) or "",
+                    self._grant(),
                 )
         if (keeps := (await self._look()).keeps) is not None:
             raise Fault(Reason.START_FAILED, keeps)
+
+    def _grant(self) -> str:
+        """Return what gives this process the rights that it needs."""
+        rule = role_rule(self._kind, self._name)
+        return f"a Role of the namespace `{self._namespace}`, bound to its user, with this rule allows it: {rule}"
 
     async def close(self) -> None:
         """Leave the cluster; with its last driver the connections end."""
@@ -226,6 +230,8 @@ class KubernetesDriver:
             return await self._cluster.call(self, ask)
         except Refusal as refusal:
             fault = fault_of(refusal, self._kind)
+            if refusal.status == 403:
+                fault.mend = self._grant()
             if refusal.status == 409:
                 raise _ConflictError(fault) from None
             raise fault from None

@@ -44,6 +44,14 @@ def read(file: Path | None, context: str | None) -> SingleConfig:
     """
     if file is None:
         return _of_this_pod()
+    try:
+        return _of_file(file, context)
+    except Fault as fault:
+        fault.mend = f"`kubeconfig` is `{file}`"
+        raise
+
+
+def _of_file(file: Path, context: str | None) -> SingleConfig:
     said = _parsed(file)
     name = context if context is not None else said.get("current-context")
     if not isinstance(name, str) or not name:

@@ -6,7 +6,7 @@ Reaches nothing.
 import json
 from typing import Final
 
-from guideway.interpreter.drivers.base import Fault
+from guideway.interpreter.drivers.base import SAYS_WHAT_TO_GRANT, Fault
 from guideway.interpreter.drivers.kubernetes.cluster import Lost, Refusal
 from guideway.interpreter.drivers.kubernetes.workload import WORDS
 from guideway.interpreter.results import Reason
@@ -27,7 +27,7 @@ def fault_of(refusal: Refusal, kind: str) -> Fault:
         case 403:
             return Fault(
                 Reason.NO_PERMISSION,
-                "the API server does not let this process do that; `guideway inventory check` says what to grant",
+                f"the API server does not let this process do that{SAYS_WHAT_TO_GRANT}",
                 refusal.text,
             )
         case 404:

@@ -5,7 +5,9 @@ reads no configuration of OpenSSH's, knows no password, and asks for nothing but
 """
 
 import asyncio
+import base64
 import os
+import shlex
 import socket
 import stat
 from collections.abc import AsyncIterator, Sequence
@@ -43,6 +45,8 @@ _NOT_OPENED: Final = (
     "or sshd does not allow forwarding to it; the log of that sshd says which"
 )
 _NO_FORWARDING: Final = "the SSH key may not forward: its line in `authorized_keys` needs `port-forwarding`"
+_AUTHORIZED: Final = "its line in `authorized_keys` there should begin so: "
+_USUAL_PORT: Final = 22
 _FORBIDDEN: Final = "its SSH host does not allow forwarding to the socket; the log of that sshd says why"
 
 
@@ -69,8 +73,9 @@ class _Client(asyncssh.SSHClient):
 class Connection:
     """A connection that was made."""
 
-    def __init__(self, ssh: asyncssh.SSHClientConnection, client: _Client) -> None:
+    def __init__(self, ssh: asyncssh.SSHClientConnection, client: _Client, user: str) -> None:
         self._ssh = ssh
+        self._user = user
         self._client = client
         self.calls = anyio.Semaphore(MOST_CALLS)
 
@@ -96,7 +101,7 @@ class Connection:
         try:
             return opening.result()
         except (asyncssh.Error, OSError) as error:
-            raise self._not_opened(error) from error
+            raise self._not_opened(error, path) from error
 
     async def ended(self) -> None:
         """Wait until it has ended."""
@@ -109,14 +114,16 @@ class Connection:
     async def _opened(self, path: Path) -> tuple[asyncssh.SSHReader[bytes], asyncssh.SSHWriter[bytes]]:
         return await self._ssh.open_unix_connection(str(path), encoding=None)
 
-    def _not_opened(self, error: asyncssh.Error | OSError) -> Fault:
+    def _not_opened(self, error: asyncssh.Error | OSError, path: Path) -> Fault:
         if self._ssh.is_closed() or not isinstance(error, asyncssh.ChannelOpenError):
             return WayLost(_ENDED)
         if not self._client.forwards:
-            return Fault(Reason.NO_PERMISSION, _NO_FORWARDING)
+            return Fault(Reason.NO_PERMISSION, _NO_FORWARDING, mend=f"{_AUTHORIZED}{_key_options(path)}")
+        allow = f'where the key\'s line there or sshd_config limits it, allow `permitopen="[{path}]:*"`'
         if error.code == asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED:
-            return Fault(Reason.NO_PERMISSION, _FORBIDDEN, error.reason)
-        return Fault(Reason.UNREACHABLE, _NOT_OPENED, error.reason)
+            return Fault(Reason.NO_PERMISSION, _FORBIDDEN, error.reason, f"the socket is `{path}`; {allow}")
+        mend = f"see that `{path}` is there and that `{self._user}` may connect to it (`ls -l`); {allow}"
+        return Fault(Reason.UNREACHABLE, _NOT_OPENED, error.reason, mend)
 
 
 def _abandon(opening: "asyncio.Future[tuple[asyncssh.SSHReader[bytes], asyncssh.SSHWriter[bytes]]]") -> None:
@@ -129,8 +136,10 @@ async def connect(options: SshOptions) -> Connection:
     """Return a connection. Raises ``Fault``."""
     known = _known_hosts(options.known_hosts)
     client = _Client()
+    offered: Sequence[asyncssh.SSHKeyPair] = ()
     try:
         async with asyncio.timeout(CONNECT_SECONDS), _keys(options) as keys:
+            offered = keys
             ssh = await asyncssh.connect(
                 options.host,
                 options.port,
@@ -156,18 +165,21 @@ async def connect(options: SshOptions) -> Connection:
                 x509_trusted_certs=None,
             )
     except TimeoutError as error:
-        raise WayLost(f"its SSH host did not answer within {CONNECT_SECONDS:g} s") from error
+        silent = f"its SSH host did not answer within {CONNECT_SECONDS:g} s"
+        raise WayLost(silent, mend=_where(options)) from error
     except asyncssh.HostKeyNotVerifiable as error:
         raise _not_trusted(options, known, client) from error
     except asyncssh.PermissionDenied as error:
-        raise Fault(Reason.NO_PERMISSION, "its SSH host does not let the user in with this key") from error
+        refused = "its SSH host does not let the user in with this key"
+        raise Fault(Reason.NO_PERMISSION, refused, mend=_admission(options, offered)) from error
     except asyncssh.KeyExchangeFailed as error:
         raise Fault(Reason.UNREACHABLE, "its SSH host and this end share no algorithm", error.reason) from error
     except asyncssh.DisconnectError as error:
-        raise WayLost("its SSH host ended the connection before it was made", error.reason) from error
+        ended = "its SSH host ended the connection before it was made"
+        raise WayLost(ended, error.reason, _where(options)) from error
     except OSError as error:
-        raise _no_network(error) from error
-    return Connection(ssh, client)
+        raise _no_network(error, options) from error
+    return Connection(ssh, client, options.user)
 
 
 @asynccontextmanager
@@ -203,7 +215,7 @@ def _from_file(path: Path) -> Sequence[asyncssh.SSHKeyPair]:
             message = "`key_file` of its SSH host has a passphrase: use an agent, or a key without"
         else:
             message = "`key_file` of its SSH host holds no private key"
-        raise Fault(Reason.NO_PERMISSION, message) from None
+        raise Fault(Reason.NO_PERMISSION, message, mend=f"`key_file` is `{path}`") from None
 
 
 def _known_hosts(path: Path | None) -> SSHKnownHosts:
@@ -215,7 +227,9 @@ def _known_hosts(path: Path | None) -> SSHKnownHosts:
         return read_known_hosts(str(path))
     except (ValueError, OSError):  # text that is not UTF-8 among them
         raise Fault(
-            Reason.NO_PERMISSION, "`known_hosts` of its SSH host has a line that does not belong there"
+            Reason.NO_PERMISSION,
+            "`known_hosts` of its SSH host has a line that does not belong there",
+            mend=f"`known_hosts` is `{path}`; `ssh-keygen -lf` says which line",
         ) from None
 
 
@@ -229,29 +243,79 @@ def _check_mode(key: str, path: Path, forbidden: int, mend: str) -> None:
             os.close(handle)
     except OSError as error:
         why = os.strerror(error.errno).lower() if error.errno else type(error).__name__
-        raise Fault(Reason.NO_PERMISSION, f"`{key}` of its SSH host cannot be read: {why}") from None
-    if not stat.S_ISREG(found.st_mode) or found.st_size > _MOST_BYTES:
-        raise Fault(Reason.NO_PERMISSION, f"`{key}` of its SSH host is no such file")
+        message = f"`{key}` of its SSH host cannot be read: {why}"
+        raise Fault(Reason.NO_PERMISSION, message, mend=f"`{key}` is `{path}`") from None
+    if not stat.S_ISREG(found.st_mode):
+        message = f"`{key}` of its SSH host is no regular file"
+        raise Fault(Reason.NO_PERMISSION, message, mend=f"`{key}` is `{path}`: name a file")
+    if found.st_size > _MOST_BYTES:
+        message = f"`{key}` of its SSH host is longer than 1 MiB"
+        raise Fault(Reason.NO_PERMISSION, message, mend=f"`{key}` is `{path}`")
     if found.st_mode & forbidden:
-        raise Fault(Reason.NO_PERMISSION, f"`{key}` of its SSH host is open to other users: `{mend}`")
+        message = f"`{key}` of its SSH host is open to other users: `{mend}`"
+        raise Fault(Reason.NO_PERMISSION, message, mend=f"`{mend.replace('FILE', shlex.quote(str(path)))}`")
     if found.st_uid not in {0, os.geteuid()}:
-        raise Fault(Reason.NO_PERMISSION, f"`{key}` of its SSH host belongs to another user")
+        message = f"`{key}` of its SSH host belongs to another user"
+        raise Fault(Reason.NO_PERMISSION, message, mend=f"`{key}` is `{path}`: give it to this user, or to root")
 
 
 def _not_trusted(options: SshOptions, known: SSHKnownHosts, client: _Client) -> Fault:
     """Return what is wrong with the key that a host showed."""
     keys, authorities, revoked, *_ = known.match(options.host, client.address, options.port)
     if client.shown is None and revoked:
-        return Fault(Reason.UNREACHABLE, "its SSH host shows a key that `known_hosts` has as revoked")
+        revoked_key = "its SSH host shows a key that `known_hosts` has as revoked"
+        return Fault(Reason.UNREACHABLE, revoked_key, mend=_where(options))
     name = f" ({client.shown.get_fingerprint()})" if client.shown else ""
     if keys or authorities:
         message = f"its SSH host shows another key{name} than `known_hosts` has: it is new, or somebody else answers"
-        return Fault(Reason.UNREACHABLE, message)
-    return Fault(Reason.UNREACHABLE, f"the key of its SSH host{name} is not in `known_hosts`")
+        forget = f"`ssh-keygen -R {_known_as(options)} -f {_file(options)}`"
+        mend = f"compare it on the machine itself; if it is new: {forget}, then {_scan(options)}"
+        return Fault(Reason.UNREACHABLE, message, mend=mend)
+    mend = (
+        f"compare it on the machine itself (`ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub`), then {_scan(options)}"
+    )
+    return Fault(Reason.UNREACHABLE, f"the key of its SSH host{name} is not in `known_hosts`", mend=mend)
 
 
-def _no_network(error: OSError) -> WayLost:
+def _no_network(error: OSError, options: SshOptions) -> WayLost:
     if isinstance(error, socket.gaierror):
-        return WayLost("the name of its SSH host cannot be resolved")
+        return WayLost("the name of its SSH host cannot be resolved", mend=_where(options))
     number = next((found.errno for found in os_errors(error)), None)
-    return WayLost(f"its SSH host cannot be reached{f': {os.strerror(number).lower()}' if number else ''}")
+    what = f": {os.strerror(number).lower()}" if number else ""
+    return WayLost(f"its SSH host cannot be reached{what}", mend=_where(options))
+
+
+def _where(options: SshOptions) -> str:
+    return f"its SSH host is `{options.host}`, port {options.port}"
+
+
+def _known_as(options: SshOptions) -> str:
+    """Return how a host is called in ``known_hosts``, for a shell."""
+    return options.host if options.port == _USUAL_PORT else shlex.quote(f"[{options.host}]:{options.port}")
+
+
+def _file(options: SshOptions) -> str:
+    return shlex.quote(str(options.known_hosts)) if options.known_hosts else "~/.ssh/known_hosts"
+
+
+def _scan(options: SshOptions) -> str:
+    port = "" if options.port == _USUAL_PORT else f"-p {options.port} "
+    return f"`ssh-keyscan {port}{options.host} >>{_file(options)}`"
+
+
+def _key_options(*sockets: Path) -> str:
+    """Return what stands before a key that may lead to sockets and do nothing else (sshd(8), AUTHORIZED_KEYS)."""
+    opens = "".join(f',permitopen="[{path}]:*"' for path in sockets)
+    return f"`restrict,port-forwarding{opens} …`"
+
+
+def _admission(options: SshOptions, offered: Sequence[asyncssh.SSHKeyPair]) -> str:
+    """Return what would let a user in: the line of each key that was shown."""
+    lines = [_line(key) for key in offered if not key.has_cert]
+    shown = f", this line in its `authorized_keys`: {' or '.join(f'`{line}`' for line in lines)}" if lines else ""
+    return f"on `{options.host}` there has to be the user `{options.user}`{shown}"
+
+
+def _line(key: asyncssh.SSHKeyPair) -> str:
+    """Return a public key as it stands in a line of ``authorized_keys``."""
+    return f"{key.algorithm.decode()} {base64.b64encode(key.public_data).decode()}"

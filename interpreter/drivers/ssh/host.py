@@ -53,9 +53,9 @@ class _Attempt:
             case Connection() as made:
                 return made
             case WayLost() as fault:  # a fault is raised once, and many may wait for this one
-                raise WayLost(fault.message, fault.output)
+                raise WayLost(fault.message, fault.output, fault.mend)
             case Fault() as fault:
-                raise Fault(fault.reason, fault.message, fault.output)
+                raise Fault(fault.reason, fault.message, fault.output, fault.mend)
             case None:
                 raise WayLost("its SSH host is used no more")
 

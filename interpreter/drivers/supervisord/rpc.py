@@ -15,7 +15,7 @@ from typing import Any, Final
 from guideway.interpreter.drivers.base import Fault
 from guideway.interpreter.drivers.causes import os_errors, unreachable
 from guideway.interpreter.drivers.http import Answer, CutOffError, NotConnectedError, Place, Request, TooLongError
-from guideway.interpreter.drivers.ways import WayLost
+from guideway.interpreter.drivers.ways import HERE, WayLost
 from guideway.interpreter.results import Reason
 from guideway.interpreter.secret import read_secret
 
@@ -87,7 +87,7 @@ class Unsent(Fault):
     """
 
     def __init__(self, fault: Fault, *, may_pass: bool = False) -> None:
-        super().__init__(fault.reason, fault.message, fault.output)
+        super().__init__(fault.reason, fault.message, fault.output, fault.mend)
         self.may_pass = may_pass or isinstance(fault, WayLost)
 
 
@@ -157,7 +157,7 @@ class Server:
         try:
             return await (self.place.ask(request, member) if asks else self.place.act(request, member, send))
         except NotConnectedError as error:
-            raise _not_there(error, self.place.socket) from error
+            raise _not_there(error, self.place) from error
         except CutOffError as error:
             fault = unreachable(error, "supervisord")
             raise _Silent(fault.reason, fault.message) from error
@@ -175,9 +175,11 @@ def as_sent(said: object) -> str:
     return said.translate(_ORIGINALS) if isinstance(said, str) else ""
 
 
-def _not_there(error: NotConnectedError, socket: Path | None) -> Unsent:
-    fault = unreachable(error, "supervisord")
+def _not_there(error: NotConnectedError, place: Place) -> Unsent:
+    fault = unreachable(error, "supervisord", place.socket if place.way is HERE else None)
     numbers = {found.errno for found in os_errors(error)}
-    if socket is not None and errno.ECONNREFUSED in numbers:  # one that ends by itself takes its socket away
-        return Unsent(Fault(fault.reason, fault.message + _KILLED))
+    if fault.reason is Reason.NO_PERMISSION and fault.mend:
+        fault.mend += "; `chmod` and `chown` of [unix_http_server] in supervisord's own configuration say who may"
+    if place.socket is not None and errno.ECONNREFUSED in numbers:  # one that ends by itself takes its socket away
+        return Unsent(Fault(fault.reason, fault.message + _KILLED, mend=fault.mend))
     return Unsent(fault, may_pass=errno.ENOENT in numbers)

@@ -40,8 +40,8 @@ _JOB_REMOVED: Final = (
 class Lost(Fault):
     """The bus cannot be reached, or its connection ended: what was asked may have been done or not."""
 
-    def __init__(self, message: str, output: str = "") -> None:
-        super().__init__(Reason.UNREACHABLE, message, output)
+    def __init__(self, message: str, output: str = "", mend: str = "") -> None:
+        super().__init__(Reason.UNREACHABLE, message, output, mend)
 
 
 class Refusal(Exception):  # noqa: N818  # the driver makes a ``Fault`` of it
@@ -218,7 +218,7 @@ class Bus:
         try:
             passage = await self.way.open(self.socket, self, lasting=True)
         except WayLost as fault:
-            raise Lost(fault.message, fault.output) from fault
+            raise Lost(fault.message, fault.output, fault.mend) from fault
         try:
             with anyio.fail_after(CONNECT_SECONDS):
                 link = await self._linked(passage)
@@ -256,8 +256,8 @@ class Bus:
         try:
             return await MessageBus(address, auth=AuthExternal(uid)).connect()
         except (OSError, EOFError) as error:
-            fault = unreachable(error, "the message bus")
-            raise (Lost(fault.message) if fault.reason is Reason.UNREACHABLE else fault) from error
+            fault = unreachable(error, "the message bus", self.socket if self.way is HERE else None)
+            raise (Lost(fault.message, mend=fault.mend) if fault.reason is Reason.UNREACHABLE else fault) from error
         except Exception as error:  # whatever the library makes of what it read
             if isinstance(error, AuthError) and "REJECTED" in str(error):
                 raise Fault(Reason.NO_PERMISSION, "the message bus does not let this user in") from error

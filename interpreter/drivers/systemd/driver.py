@@ -105,8 +105,9 @@ class SystemdDriver:
             if fault.reason is not Reason.NO_PERMISSION or refusal.name.endswith("OnlyByDependency"):
                 raise fault from None
             rule = polkit_rule(self._unit, self._bus.way.user or user_name(self._bus.uid))
-            message = f"systemd does not let this process restart it; in /etc/polkit-1/rules.d, this would: {rule}"
-            raise Fault(Reason.NO_PERMISSION, message, refusal.text) from None
+            message = "systemd does not let this process restart it"
+            mend = f"in a file in /etc/polkit-1/rules.d, this allows it: {rule}"
+            raise Fault(Reason.NO_PERMISSION, message, refusal.text, mend) from None
 
     async def longest_restart(self) -> float | None:
         """Return how long its unit lets stop and start take, where it says that itself. Raises ``Fault``."""

@@ -8,7 +8,7 @@ import os
 import pwd
 from typing import Final
 
-from guideway.interpreter.drivers.base import Fault
+from guideway.interpreter.drivers.base import SAYS_WHAT_TO_GRANT, Fault
 from guideway.interpreter.drivers.systemd.bus import Refusal
 from guideway.interpreter.results import Reason
 
@@ -54,7 +54,7 @@ def fault_of(refusal: Refusal) -> Fault:
     if refusal.name in _NOT_ALLOWED or "polkit" in refusal.text:
         return Fault(
             Reason.NO_PERMISSION,
-            "systemd does not let this process do that; `guideway inventory check` says what to grant",
+            f"systemd does not let this process do that{SAYS_WHAT_TO_GRANT}",
             refusal.text,
         )
     if refusal.name.startswith(_BUS + "Spawn."):  # how a bus says that it could not start who is asked for

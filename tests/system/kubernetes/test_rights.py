@@ -48,7 +48,7 @@ async def test_the_rule_that_is_told_is_the_one_that_is_missing(world: World) ->
     driver = world.driver(user="nobody")
     fault = await fault_of_check(driver)
     assert fault.reason is Reason.NO_PERMISSION
-    head, _, rule = fault.message.partition("with this rule would: ")
+    head, _, rule = fault.mend.partition("with this rule allows it: ")
     assert f"namespace `{world.namespace}`" in head
     assert yaml.safe_load(rule) == {
         "apiGroups": ["apps"],
