@@ -23,16 +23,17 @@ Suites: $suite
 Components: main
 Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
 END
+top=$PWD # the source is fetched from another folder
 apt_source() {
-    apt-get -qq -o Dir::Etc::sourcelist="$PWD/build/source.sources" -o Dir::Etc::sourceparts=/dev/null \
-        -o Dir::State::lists="$PWD/build/lists" -o APT::Sandbox::User=root "$@"
+    apt-get -qq -o Dir::Etc::sourcelist="$top/build/source.sources" -o Dir::Etc::sourceparts=/dev/null \
+        -o Dir::State::lists="$top/build/lists" -o APT::Sandbox::User=root "$@"
 }
 
 apt-get -qq install -y --no-install-recommends golang-1.19-go etcd-server dpkg-dev
 tree=build/gopath/src/k8s.io/kubernetes
 if [ ! -d $tree ]; then
     apt_source update
-    (cd build && apt_source -o Dir::State::lists="$PWD/lists" source --download-only kubernetes)
+    (cd build && apt_source source --download-only kubernetes)
     mkdir -p build/gopath/src/k8s.io
     dpkg-source --no-check -x build/kubernetes_*.dsc $tree
 fi
