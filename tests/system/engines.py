@@ -192,6 +192,8 @@ class Engine:
         assert self.box is not None
         (engine, *_) = _children(_children(self.box.pid)[0])
         os.kill(engine, signal.SIGSTOP if stop else signal.SIGCONT)
+        if stop:  # one of its threads may answer still until all of them have stopped
+            wait_for(lambda: all(_is_stopped(task) for task in Path(f"/proc/{engine}/task").iterdir()), "it to stop")
 
     def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """Return the engine's answer, None where nothing was to be done. Raises ``OSError`` for a refusal."""
@@ -278,6 +280,11 @@ def _image() -> bytes:
             entry.type, entry.linkname = tarfile.SYMTYPE, "busybox"
             tar.addfile(entry)
     return written.getvalue()
+
+
+def _is_stopped(task: Path) -> bool:
+    """Say whether a thread is stopped (proc_pid_stat(5): the state stands behind the name)."""
+    return (task / "stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 def _children(pid: int) -> list[int]:

@@ -186,6 +186,8 @@ class Network:
             [f"address add {one}/{24 if '.' in one else 64} dev near" for one in (*addresses, LINK_LOCAL)]
             + ["link set near up", "link set shut up"],
         )
+        # The kernel gives this end a link-local address too, but only some time after the link is up.
+        _ip(self.near, ["address add fe80::1/64 dev near nodad"])
         _ip(self.near, _with_addresses("near", 0) + _with_addresses("dead", 3) + _with_addresses("shut", 4))
         _ip(self.near, ["link set shut down"])
         gateway = f"via {address('well', 4)}", f"via {address('well', 6)}"

@@ -94,7 +94,7 @@ async def test_a_container_that_failed_says_why_and_what_it_wrote_last(engine: E
 
 
 async def test_a_container_that_cannot_be_started_has_failed_where_its_engine_remembers(engine: Engine) -> None:
-    with pytest.raises(OSError, match="no such file or directory"):
+    with pytest.raises(OSError, match=r"(?i)no such file or directory"):
         engine.run("missing")
     seen = await service(engine, "missing").state()
     if engine.kind == "docker":
