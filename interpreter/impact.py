@@ -6,6 +6,7 @@ without a look at any store. Where something cannot be decided, nothing mutates.
 
 import logging
 import math
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,6 +20,7 @@ from guideway.dsl.errors import Code, Diagnostic, Refusal
 from guideway.dsl.printer import format_one_line
 from guideway.interpreter.approvals import (
     LIFETIME,
+    TICKET_ID,
     Binding,
     Cause,
     Question,
@@ -269,6 +271,8 @@ class ImpactGate:
     async def _use(self, candidate: Candidate, ticket_id: str) -> frozenset[str]:
         """Use a ticket up, and return what it breaks of what is closed. Raises ``Refusal``."""
         records, analysis = self._records(), candidate.analysis
+        if not re.fullmatch(TICKET_ID, ticket_id):  # not every store takes any text
+            raise refused(analysis, Code.APPROVAL_UNKNOWN, "there is no such ticket")
         closed = _closed(candidate)
         if closed:
             ticket = await records.ticket(ticket_id, candidate.later)  # what it asks never changes: no race
@@ -306,13 +310,14 @@ class ImpactGate:
     async def _ask(self, candidate: Candidate, causes: tuple[Cause, ...], closed: Sequence[Diagnostic]) -> NoReturn:
         """Ask a person. Raises ``NeedsApproval``, or ``Refusal`` where there is nobody to ask."""
         analysis, worst_case, asked = candidate.analysis, candidate.worst_case, candidate.asked
-        why = "; ".join([f"`{cause.target}`: {cause.source}" for cause in causes] + [each.message for each in closed])
+        causes += tuple(_closed_cause(each) for each in closed)
         if not self.rules.can_ask(candidate.caller):
-            raise refused(analysis, Code.NOBODY_TO_ASK, f"a person must approve this first, and nobody can ({why})")
+            message = f"a person must approve this first, and nobody can ({_why(causes)})"
+            raise refused(analysis, Code.NOBODY_TO_ASK, message)
         question = Question(
             binding=self._binding(candidate),
             program=format_one_line(analysis.program),
-            causes=causes + tuple(_closed_cause(each) for each in closed),
+            causes=causes,
             worst_case=worst_case.targets,
             seconds=candidate.seconds,
             client_says=_words(asked.client_says),
@@ -324,10 +329,10 @@ class ImpactGate:
             )
         except TooManyOpen as error:
             raise refused(analysis, Code.BUDGET_EXCEEDED, str(error)) from None
-        words = f"a person must approve this first ({why})"
         if ticket.state is TicketState.APPROVED:
             words = "a person has approved this: it runs once, when it comes with its ticket"
-        raise NeedsApproval([_diagnostic(analysis, Code.APPROVAL_REQUIRED, words)], analysis, ticket)
+            raise NeedsApproval([_diagnostic(analysis, Code.APPROVAL_REQUIRED, words)], analysis, ticket)
+        raise needs_approval(analysis, ticket, causes)
 
     def _binding(self, candidate: Candidate) -> Binding:
         caller = candidate.caller
@@ -386,6 +391,17 @@ def refused(analysis: Analysis, code: Code, message: str) -> Refusal:
     return Refusal([_diagnostic(analysis, code, message)], analysis.program.source)
 
 
+def needs_approval(analysis: Analysis, ticket: Ticket, causes: Sequence[Cause] | None = None) -> NeedsApproval:
+    """Return the refusal of a program that waits for a person, with why: its ticket's causes, where none are given."""
+    message = f"a person must approve this first ({_why(ticket.question.causes if causes is None else causes)})"
+    return NeedsApproval([_diagnostic(analysis, Code.APPROVAL_REQUIRED, message)], analysis, ticket)
+
+
+def _why(causes: Sequence[Cause]) -> str:
+    """Return causes in one line; what closes a service names it already."""
+    return "; ".join(cause.source if _closes(cause) else f"`{cause.target}`: {cause.source}" for cause in causes)
+
+
 def _diagnostic(analysis: Analysis, code: Code, message: str) -> Diagnostic:
     first = next(command for command in analysis.commands if command.mutates)
     return Diagnostic(code, message, first.head_span)
@@ -399,9 +415,11 @@ def _broken(ticket: Ticket) -> frozenset[str]:
     """Return what a ticket breaks: what it showed as closing a service, and nothing else that closes the same one."""
     if ticket.question.break_glass is None:
         return frozenset()
-    return frozenset(
-        cause.source for cause in ticket.question.causes if cause.source.startswith(f"`{cause.target}` is ")
-    )
+    return frozenset(cause.source for cause in ticket.question.causes if _closes(cause))
+
+
+def _closes(cause: Cause) -> bool:
+    return cause.source.startswith(f"`{cause.target}` is ")
 
 
 def _closed_cause(closed: Diagnostic) -> Cause:

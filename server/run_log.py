@@ -7,7 +7,7 @@ import json
 import logging
 from typing import Final
 
-from guideway.dsl.scopes import Scope, scope_list
+from guideway.dsl.scopes import PROGRAM_SCOPES, Scope, scope_list
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.results import Report
 
@@ -27,7 +27,13 @@ def log_run(report: Report, caller: Principal) -> None:
 
 def log_scopes_missing(caller: Principal, required: frozenset[Scope]) -> None:
     """Log that a program was not run because the token of its caller has too few scopes, which is how it was told."""
-    _log.info("no run: insufficient_scope, %s is needed; %s", scope_list(required) or "a diagnostic scope", who(caller))
+    _log.info("no run: insufficient_scope, %s is needed; %s", scope_list(required), who(caller))
+
+
+def log_not_let_in(caller: Principal, any_of: frozenset[Scope]) -> None:
+    """Log that a request got no further than its path, because its token has none of the scopes that lead there."""
+    needed = "a diagnostic scope" if any_of == PROGRAM_SCOPES else scope_list(any_of)
+    _log.info("not let in: insufficient_scope, %s is needed; %s", needed, who(caller))
 
 
 def who(caller: Principal) -> str:

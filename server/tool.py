@@ -22,7 +22,7 @@ import guideway
 from guideway.dsl.errors import Refusal, quoted
 from guideway.dsl.scopes import Scope
 from guideway.grammar import GrammarCopy
-from guideway.interpreter.approvals import MOST_WORDS, TICKET_ID
+from guideway.interpreter.approvals import MOST_WORDS
 from guideway.interpreter.impact import Asked, NeedsApproval
 from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.principal import Principal
@@ -40,7 +40,7 @@ from guideway.server.request_state import Keys, boundary, own_keys
 from guideway.server.resources import Resources
 from guideway.server.run_log import log_run
 from guideway.server.schema import CONFIRMATION, GLASS, input_schema
-from guideway.server.undecided import approval_lines, not_run
+from guideway.server.undecided import BREAK_GLASS, approval_lines, not_run, with_way_out
 
 TOOL_NAME: Final = "execute_diagnostic_pipeline"
 RISK_KEY: Final = "io.github.guideway/risk"
@@ -60,14 +60,15 @@ _Context = ServerRequestContext[Any, Any]
 class Arguments(BaseModel):
     """What a call carries. A program's size is the pipeline's business: its refusal says more than a schema can.
 
-    ``confirmation_token`` is the id of a ticket, ``break_glass`` why the caller asks in spite of a freeze. Null is as
-    if left out, for hosts that have a model fill in everything.
+    ``confirmation_token`` is the id of a ticket: one that cannot be any is to the gate like any other that it does not
+    know. ``break_glass`` is why the caller asks in spite of a freeze. Null is as if left out, for hosts that have a
+    model fill in everything.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     program: str
-    confirmation_token: Annotated[str, Field(pattern=TICKET_ID)] | None = Field(None, alias=CONFIRMATION)
+    confirmation_token: str | None = Field(None, alias=CONFIRMATION)
     break_glass: Annotated[str, Field(pattern=r"\S", max_length=MOST_WORDS)] | None = Field(None, alias=GLASS)
 
 
@@ -249,6 +250,7 @@ class _Tool:
 
     def _reported(self, report: Report, why: str = "") -> dict[str, Any]:
         """Return a report as a result; where it waits for a person, with what its caller does next."""
+        report = with_way_out(report, BREAK_GLASS)
         lines, structured = report_lines(report), report.to_json()
         if isinstance(report.refusal, NeedsApproval):
             url = self._asking.url(report.refusal.ticket)

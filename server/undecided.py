@@ -2,16 +2,17 @@
 
 import time
 import uuid
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from guideway.dsl.errors import Code, Diagnostic, Refusal
+from guideway.dsl.errors import Code, Refusal
 from guideway.interpreter.approvals import Ticket
-from guideway.interpreter.impact import NeedsApproval
+from guideway.interpreter.impact import needs_approval
 from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.results import Report, Status
-from guideway.server.schema import CONFIRMATION
+from guideway.server.schema import CONFIRMATION, GLASS
 
 if TYPE_CHECKING:
     from guideway.server.asking import Undecided
@@ -28,6 +29,23 @@ def approval_lines(ticket: Ticket, url: str | None, why: str = "") -> list[str]:
     ]
 
 
+def with_way_out(report: Report, way: str) -> Report:
+    """Return a report whose refusal for a freeze says, as help of its first reason, how a person is asked to break it.
+
+    ``way`` is what a caller does at this door. Any other report comes back as it is.
+    """
+    refusal = report.refusal
+    if refusal is None or refusal.code is not Code.FROZEN:
+        return report
+    first, *others = refusal.diagnostics
+    help_ = f"in an emergency a person can let it run all the same: {way}"
+    return replace(report, refusal=Refusal([first.replace(help=help_), *others], refusal.source))
+
+
+BREAK_GLASS: Final = f'call again with the same program and "{GLASS}": "why it has to run"'
+"""How a client of the protocol asks to break a freeze."""
+
+
 def not_run(pipeline: Pipeline, program: str, caller: Principal, undecided: "Undecided") -> Report:
     """Return the report of a call that runs nothing, because the question about it came to nothing.
 
@@ -38,9 +56,7 @@ def not_run(pipeline: Pipeline, program: str, caller: Principal, undecided: "Und
     try:
         admitted = pipeline.admit(program, caller)
         worst_case = admitted.worst_case
-        at = next(command.head_span for command in admitted.analysis.commands if command.mutates)
-        told = Diagnostic(Code.APPROVAL_REQUIRED, f"a person must approve this first; {undecided.why}", at)
-        refusal: Refusal = NeedsApproval([told], admitted.analysis, undecided.ticket)
+        refusal: Refusal = needs_approval(admitted.analysis, undecided.ticket)
     except Refusal as refused:
         refusal = refused
     return Report(

@@ -8,6 +8,8 @@ import anyio
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
+from guideway.dsl.scopes import Scope
+from guideway.server.approvals.paths import api_of
 from guideway.server.cli.command import Command, Complaint, Exit
 from guideway.server.cli.console import BOLD, GREEN, RED, YELLOW, Console, write_json
 from guideway.server.cli.logs import show_log
@@ -98,6 +100,9 @@ async def _sign_in(session: Session, asked: Person, wish: Wish) -> tuple[Entry, 
             found = await sign_in(session, challenge, asked, wish), wish.scopes or asked_for(challenge, None)
         auth = SignedIn(session) if found else None
         async with client(session.server, session.ca_file, auth) as http:
+            if found and _approves_alone(found[0]):  # the endpoint is for those who run programs
+                await http.get(api_of(session.server), params={"limit": "1"})
+                return found
             try:
                 async with Client(streamable_http_client(session.server, http_client=http)):
                     pass
@@ -106,6 +111,11 @@ async def _sign_in(session: Session, asked: Person, wish: Wish) -> tuple[Entry, 
                 if errors.subgroup(ScopesMissingError) is None or found is None:
                     raise
         return found
+
+
+def _approves_alone(entry: Entry) -> bool:
+    """Say whether a token is for approving and nothing else, in the words that a server has where it says no other."""
+    return set(entry.scopes) - {OFFLINE} == {Scope.APPROVE.value}
 
 
 def _show(options: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""A run that waits for a person: what is said of its ticket, how it goes on, and what breaks a freeze.
+"""A run that waits for a person: what is said of its ticket, how it goes on, and the command that breaks a freeze.
 
 By the report's own form, so that it is the same for a run here and one on a server.
 """
@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from guideway.dsl.errors import Code
 from guideway.interpreter.approvals import TICKET_ID, TicketState
-from guideway.interpreter.results import Report
 from guideway.server.cli.console import CYAN, YELLOW, Console
 
 WAITING: Final = "waiting for a person's decision"
@@ -96,10 +95,7 @@ def say_left(errors: Console, pending: Pending, commands: Commands) -> None:
     errors.stream.flush()
 
 
-def say_on(errors: Console, report: Report, pending: Pending | None, commands: Commands) -> None:
-    """Write how a run goes on that needs a person: one that waits for one, or that a freeze forbids."""
+def say_on(errors: Console, pending: Pending | None, commands: Commands) -> None:
+    """Write how a run goes on that waits for a person."""
     if pending is not None:
         say_pending(errors, pending, commands, waits=False)
-    elif report.refusal is not None and report.refusal.code is Code.FROZEN:
-        errors.line(("note: ", CYAN), f"in an emergency a person can let it run all the same: {commands.break_glass()}")
-        errors.stream.flush()

@@ -45,6 +45,7 @@ from guideway.server.sign_in.servers import client, server_url
 from guideway.server.sign_in.session import Session
 from guideway.server.sign_in.store import standard_store
 from guideway.server.tool import TOOL_NAME
+from guideway.server.undecided import with_way_out
 
 #: The most that any server can be configured to take. What this one takes it says itself.
 _LIMITS: Final = Limits(bytes=1_048_576, nesting=100, commands=10_000)
@@ -60,11 +61,12 @@ def run_there(options: argparse.Namespace) -> int:
     commands = Commands(options)
 
     def end(report: Report, document: dict[str, Any], note: str | None = None) -> int:
+        report, document = _in_our_words(report, document, commands)
         if options.json:
             write_json(document | ({"help": note} if note else {}))
         else:
             say_outcome(errors, steps, report, note)
-            say_on(errors, report, pending_in(document), commands)
+            say_on(errors, pending_in(document), commands)
         return exit_code(report)
 
     try:
@@ -93,6 +95,14 @@ def run_there(options: argparse.Namespace) -> int:
         return end(call.report, call.document)
     _say_cancelled(options, call, steps, errors)
     return 128 + (number or 0)
+
+
+def _in_our_words(report: Report, document: dict[str, Any], commands: Commands) -> tuple[Report, dict[str, Any]]:
+    """Return a report with what this shell can do against a freeze, where the server has said what its clients can."""
+    told = with_way_out(report, commands.break_glass())
+    if told is report or told.refusal is None:
+        return report, document
+    return told, document | {"refusal": told.refusal.to_json()}
 
 
 def _say_cancelled(options: argparse.Namespace, call: "_Call", steps: StepList, errors: Console) -> None:

@@ -29,6 +29,7 @@ from guideway.server.cli.refusals import say_program_warnings
 from guideway.server.cli.steps import StepList
 from guideway.server.cli.watched import watch
 from guideway.server.config import Config
+from guideway.server.undecided import with_way_out
 from guideway.server.waiting import until_decided
 from guideway.server.webhooks.configured import deliver_on_leaving
 
@@ -85,6 +86,7 @@ def _run_here(options: argparse.Namespace) -> int:
         )
     except Refusal as refusal:  # the file itself: the pipeline's refusals come in its report
         report, number = refused_unread(refusal), None
+    report = with_way_out(report, commands.break_glass())
     if options.json:
         write_json(report.to_json())
     else:
@@ -93,7 +95,7 @@ def _run_here(options: argparse.Namespace) -> int:
             say_left(errors, pending, commands)
         else:
             say_outcome(errors, steps, report, explain_nobody(config, caller))
-            say_on(errors, report, pending, commands)
+            say_on(errors, pending, commands)
     return 128 + number if number else exit_code(report)
 
 

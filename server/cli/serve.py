@@ -16,6 +16,7 @@ from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.principal import Principal
 from guideway.server import wiring
 from guideway.server.app import serve_http, serve_stdio
+from guideway.server.approvals.paths import PAGE
 from guideway.server.cli.command import Command, Complaint, Exit, add_configuration
 from guideway.server.cli.configured import complaint, explain_nobody, read_caller, read_config, read_tls
 from guideway.server.cli.console import Console, clean, write_json
@@ -81,6 +82,8 @@ def _run(options: argparse.Namespace) -> int:
                 sys.stdout.flush()
             known.append(config.server.url or url)
             errors.line(f"serving {url} {who}; Ctrl-C stops it")
+            if who.page:
+                errors.line(f"people approve at {who.page}")
             if who.sign_in:
                 errors.line(who.sign_in)
             errors.stream.flush()
@@ -126,6 +129,7 @@ class _Configured:
     """Whoever asks is one configured caller."""
 
     access = None
+    page = None
     sign_in = None
 
     def __init__(self, options: argparse.Namespace, config: Config) -> None:
@@ -152,6 +156,7 @@ class _Tokens:
             raise Complaint("--as cannot go with --http here: the configuration has issuers, so tokens say who asks")
         self._config = config
         self._issuers: list[str] = []
+        self.page: str | None = None
         self.sign_in: str | None = None
 
     @asynccontextmanager
@@ -159,6 +164,7 @@ class _Tokens:
         code = new_code()
         async with tokens_let_in(self._config, resource, sign_in_code=code) as access:
             self._issuers = [section.issuer for section in access.issuers]
+            self.page = None if access.page is None else access.url(PAGE)
             if self._config.development_issuer is not None:
                 self.sign_in = f"the sign-in code of {self._issuers[-1]} is {code}, until this server stops"
             yield access
@@ -171,7 +177,7 @@ class _Tokens:
         return f"{f'as {url} ' if url else ''}to those with a token of {', '.join(self._issuers)}"
 
     def to_json(self, resource: str) -> dict[str, Any]:
-        return {"resource": resource, "issuers": self._issuers}
+        return {"resource": resource, "issuers": self._issuers, "approvals": self.page}
 
 
 async def _serve(

@@ -6,7 +6,6 @@ Neither has a rule about who may decide: here the desk asks ``interpreter.approv
 from collections.abc import AsyncIterator, Awaitable, Collection
 from contextlib import asynccontextmanager
 from typing import Any, Final, Protocol, TypeVar
-from urllib.parse import urljoin
 
 import anyio
 import httpx2
@@ -17,7 +16,7 @@ from guideway.interpreter.principal import Principal
 from guideway.interpreter.records import StoreUnavailable
 from guideway.server import wiring
 from guideway.server.approvals.desk import MOST_TICKETS, Desk
-from guideway.server.approvals.paths import API
+from guideway.server.approvals.paths import api_of
 from guideway.server.cli.command import Complaint, Exit
 from guideway.server.cli.person import speaking_to
 from guideway.server.cli.ticket_facts import read_facts
@@ -185,11 +184,6 @@ class TicketsThere:
             raise ServerError(f"a ticket of `{self._server}` cannot be read: {theirs(error)}") from None
         checked: dict[str, Any] = document
         return checked
-
-
-def api_of(server: str) -> str:
-    """Return where the API of a server stands whose endpoint is at a URL: beside it."""
-    return urljoin(server, API.lstrip("/"))
 
 
 @asynccontextmanager

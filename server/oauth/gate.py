@@ -35,7 +35,7 @@ from guideway.server.oauth.dpop import ProofRefused, Proofs
 from guideway.server.oauth.refusal_log import RefusalLog
 from guideway.server.oauth.sdk_token import sdk_token
 from guideway.server.oauth.verified import IssuerUnavailable, TokenRefused, Verified
-from guideway.server.run_log import log_scopes_missing
+from guideway.server.run_log import log_not_let_in, log_scopes_missing
 from guideway.server.sections import ENDPOINT
 
 MOST_TOKEN_BYTES: Final = 16_384
@@ -101,7 +101,7 @@ class Gate:
             return
         held = verified.principal.scopes
         if held.isdisjoint(any_of):
-            log_scopes_missing(verified.principal, frozenset() if any_of == PROGRAM_SCOPES else any_of)
+            log_not_let_in(verified.principal, any_of)
             await self._challenges.insufficient_scope(verified, scheme, self._first(request))(request, receive, send)
             return
         if request["method"] == "POST" and request["path"] == ENDPOINT and not held >= PROGRAM_SCOPES:

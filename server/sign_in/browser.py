@@ -72,9 +72,15 @@ class Person:
 
     async def _read(self, redirect: Redirect) -> None:
         """Take lines of standard input until one is the answer; once it ends, the answer may still come here."""
-        async for line in Input(sys.stdin.fileno()):
-            if line.strip() and not redirect.paste(line):
-                self._tell(f"this is not it: it starts with {redirect.uri}? and is in the browser's address bar")
+        if sys.stdin is not None:  # as it is where the shell closed it
+            async for line in Input(sys.stdin.fileno()):
+                if redirect.paste(line):
+                    return
+                if line.strip():
+                    self._tell(f"this is not it: it starts with {redirect.uri}? and is in the browser's address bar")
+        self._tell(
+            "standard input is at its end, so that nothing can be pasted: only a browser on this machine can answer"
+        )
 
 
 def has_browser(environment: Mapping[str, str] = os.environ) -> bool:

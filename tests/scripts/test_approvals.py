@@ -147,6 +147,15 @@ def test_who_approves_reads_the_request_and_is_asked(folder: Path, answer: str, 
     assert state(folder, ticket) == then
 
 
+def test_who_runs_into_a_freeze_is_told_how_it_is_broken(folder: Path) -> None:
+    way = 'a person can let it run all the same: guideway run frozen.diag --break-glass "why"'
+    ran = run(folder, "run", "frozen.diag")
+    assert ran.returncode == 2
+    assert ran.stderr.count(way) == 1
+    said = json.loads(run(folder, "run", "frozen.diag", "--json").stdout)
+    assert way in said["refusal"]["diagnostics"][0]["help"]
+
+
 def test_who_breaks_a_freeze_is_asked_why(folder: Path) -> None:
     ticket = asked(folder, "frozen.diag", "--break-glass", "the shop is down")
     with on_terminal(["approvals", "approve", ticket, "--as", "ada"], folder, columns=120) as terminal:

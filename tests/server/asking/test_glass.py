@@ -43,6 +43,9 @@ async def test_a_reason_asks_a_person_who_gives_theirs(tmp_path: Path, era: Era)
         frozen = await call(client)
         assert ending(frozen) == "frozen"
         assert "it is payday" in text(frozen)
+        way = 'call again with the same program and "_break_glass": "why it has to run"'
+        assert way in text(frozen)
+        assert way in frozen.structured_content["refusal"]["diagnostics"][0]["help"]
         assert ending(await call(client, _break_glass="the ledger hangs")) == "completed"
         assert ending(await call(client)) == "frozen"  # once
     assert refused == [422]

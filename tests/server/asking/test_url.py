@@ -111,6 +111,9 @@ async def test_whoever_does_not_open_the_page_decides_nothing(desk: Desk, era: E
         assert result.is_error
         assert ending(result) == "approval_required"
         assert f"answered with `{action}`" in text(result)
+        why = "a person must approve this first (`database`: impact high, reversibility hard)"
+        assert result.structured_content["refusal"]["message"] == why
+        assert f"refused: {why}; nothing ran" in text(result)
         assert ticket.state is TicketState.PENDING
         await desk.decide(ticket.id)
         assert ending(await call(client, token=ticket.id)) == "completed"

@@ -70,15 +70,17 @@ def served(folder: Path, *, server: int = 0, issuer: int = 0) -> Iterator[Served
     with subprocess.Popen(command, cwd=folder, env=environment(folder), stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:
-            lines = [process.stderr.readline(), process.stderr.readline()]
+            lines = [process.stderr.readline() for _ in range(3)]
             found = re.fullmatch(
                 r"serving (http://127\.0\.0\.1:\d+/mcp) to those with a token of (http://127\.0\.0\.1:\d+); "
-                r"Ctrl-C stops it\nthe sign-in code of (.*) is ([-A-Z2-9]{19}), until this server stops\n",
+                r"Ctrl-C stops it\npeople approve at (http://127\.0\.0\.1:\d+/approvals)\n"
+                r"the sign-in code of (.*) is ([-A-Z2-9]{19}), until this server stops\n",
                 "".join(lines),
             )
             assert found, "".join(lines) + process.stderr.read()
-            assert found[2] == found[3]
-            made = Served(found[1], found[2], found[4], folder)
+            assert found[3] == found[1].replace("/mcp", "/approvals")
+            assert found[2] == found[4]
+            made = Served(found[1], found[2], found[5], folder)
             yield made
         finally:
             process.send_signal(signal.SIGINT)

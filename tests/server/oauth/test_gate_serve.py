@@ -62,7 +62,7 @@ async def test_a_token_of_the_issuer_opens_what_its_scopes_allow(tmp_path: Path,
     door = Door()
     with Issuer() as issuer, serving(tmp_path, issuer) as (told, said):
         door.url = told["url"]
-        assert told == {"url": door.url, "resource": door.url, "issuers": [issuer.url]}
+        assert told == {"url": door.url, "resource": door.url, "issuers": [issuer.url], "approvals": None}
         reader = issuer.token(aud=door.url)
         operator = issuer.token(aud=door.url, scope=scope_list(BOTH))
         tenant = issuer.token(aud=door.url, org="org-1")

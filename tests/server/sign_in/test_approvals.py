@@ -1,13 +1,20 @@
 """Approving on a server from the shell: one person asks and waits, another one is signed in there and decides."""
 
+import argparse
 import json
 import re
 import time
 from pathlib import Path
 
+import httpx2
 import pytest
 
+from guideway.dsl.errors import Code, Diagnostic, Refusal
 from guideway.dsl.scopes import Scope
+from guideway.dsl.source import Source, Span
+from guideway.server.cli.outcome import refused_unread
+from guideway.server.cli.pending import Commands
+from guideway.server.cli.remote import _in_our_words
 from tests.scripts.terminal import on_terminal
 from tests.server.sign_in.test_terminal import lines
 from tests.server.sign_in.world import READ, WRITE, Place, Shell
@@ -115,6 +122,32 @@ def test_who_may_not_approve_is_told_what_is_missing(place: Place, operator: She
     ran = approver.run("approvals", "show", "A" * 24, "--server", place.url)
     assert (ran.returncode, ran.stderr.splitlines()[0]) == (1, "error: there is no such ticket")
     assert approver.run("approvals", "deny", ticket, "--server", place.url).returncode == 0
+
+
+def test_a_sign_in_to_approve_leaves_no_failure_in_the_servers_log(place: Place, tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "home")
+    shell.has_browser("ada")
+    before = len(place.log.read_text())
+    ran = shell.run("login", place.url, "--scope", Scope.APPROVE.value)
+    assert (ran.returncode, place.log.read_text()[before:].count("insufficient_scope")) == (0, 0), ran.stderr
+    with httpx2.Client(trust_env=False) as http:  # another client, that goes to the endpoint all the same
+        token = shell.kept()["secrets"]["tokens"]["access_token"]
+        answer = http.post(place.url, json={}, headers={"Authorization": f"Bearer {token}"})
+    assert answer.status_code == 403
+    assert 'not let in: insufficient_scope, a diagnostic scope is needed; subject="ada"' in place.log.read_text()
+    assert "no run" not in place.log.read_text()[before:]
+
+
+def test_a_freeze_there_is_told_in_the_words_of_the_shell() -> None:
+    source = Source(RESTART)
+    frozen = Diagnostic(Code.FROZEN, "`payments` is frozen", Span(8, 18), help='call again with "_break_glass"')
+    report = refused_unread(Refusal([frozen], source))
+    commands = Commands(argparse.Namespace(file="x.diag", server="https://g.example/mcp", config=None, caller=None))
+    told, document = _in_our_words(report, report.to_json() | {"later": 1}, commands)
+    assert told.refusal is not None
+    help_ = told.refusal.diagnostics[0].help or ""
+    assert help_.endswith('guideway run x.diag --server https://g.example/mcp --break-glass "why"')
+    assert document == told.to_json() | {"later": 1}
 
 
 def test_nobody_signed_in_is_told_how_to(place: Place, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import stat
+import subprocess
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -13,7 +14,7 @@ import httpx2
 from guideway.server.cli import entry
 from tests.server.development_issuer.browser import approve
 from tests.server.development_issuer.world import CODE
-from tests.server.sign_in.world import READ, WRITE, Place, Shell, everything
+from tests.server.sign_in.world import GUIDEWAY, READ, WRITE, Place, Shell, everything
 
 THEIRS = "https://guideway.example.com"
 
@@ -124,6 +125,34 @@ def test_a_browser_elsewhere_is_served_by_pasting_the_address_where_it_ends(plac
     assert process.returncode == 0, err
     assert out.startswith(f"signed in at {place.url}\n")
     assert err.count("this is not it") == 2
+
+
+def test_where_nothing_can_be_pasted_that_is_said_at_once_and_a_browser_here_still_answers(
+    place: Place, shell: Shell
+) -> None:
+    del shell.variables["BROWSER"]
+    for ended in ("/dev/null", "-"):  # at its end, and closed
+        command = f'exec "$@" <{"&" if ended == "-" else ""}{ended}'
+        with subprocess.Popen(
+            ["sh", "-c", command, "sh", GUIDEWAY, "login", place.url, "--no-browser"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=shell.home,
+            env=shell.environment(),
+            text=True,
+        ) as process:
+            assert process.stderr is not None
+            lines = [process.stderr.readline() for _ in range(4)]
+            while "nothing can be pasted" not in lines[-1]:
+                assert lines[-1], lines
+                lines.append(process.stderr.readline())
+            location = anyio.run(approve, lines[1].strip(), CODE, "alice")
+            with httpx2.Client(trust_env=False, timeout=30) as http:
+                assert http.get(location).status_code == 200
+            out, err = process.communicate(timeout=60)
+        assert process.returncode == 0, err
+        assert out.startswith(f"signed in at {place.url}\n")
 
 
 def test_a_client_that_the_issuer_knows_is_used_as_it_is(place: Place, shell: Shell) -> None:
