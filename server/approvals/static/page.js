@@ -35,7 +35,7 @@
     for (const element of root.querySelectorAll('time[datetime]')) {
       const at = new Date(element.getAttribute('datetime'));
       element.title = element.textContent;
-      element.textContent = at.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'medium' });
+      element.textContent = at.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'long' }); // with its zone
     }
   };
 
@@ -70,6 +70,15 @@
       asking = false;
     }
   };
+
+  // Where scroll bars hide, as they do on phones, nothing else says that a part of the chart is out of view.
+  const box = document.querySelector('.wide');
+  const hint = document.querySelector('.sideways');
+  if (box && hint) {
+    new ResizeObserver(() => {
+      hint.hidden = box.scrollWidth <= box.clientWidth;
+    }).observe(box);
+  }
 
   localise(document);
   if (document.querySelector('[data-live]')) {
