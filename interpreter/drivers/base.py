@@ -176,12 +176,14 @@ class FromName:
 class Options(BaseModel):
     """Part of the configuration. Nothing is coerced, and a name that is not known is an error.
 
-    ``apart``: with the same options, two names still are two things.
+    ``apart``: with the same options, two names still are two things. ``shown``: which options say what it is that is
+    asked, in the order in which people read them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     apart: ClassVar[bool] = False
+    shown: ClassVar[tuple[str, ...]] = ()
 
 
 class DriverOptions(Options, ABC):

@@ -112,6 +112,10 @@ class SocketOptions(DriverOptions, ABC):
     def build_over(self, way: Way) -> ServiceDriver:
         """Make the driver. Reaches nothing."""
 
+    def listens_at(self) -> Path | None:
+        """Return the socket of the service manager on its machine, None where it is not at one, or that is not said."""
+        return None
+
     def build(self) -> ServiceDriver:
         """Make the driver of a service on this machine."""
         if self.ssh is not None:

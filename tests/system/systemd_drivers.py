@@ -19,9 +19,10 @@ from guideway.interpreter.service import Service
 GUEST = 65534  # nobody
 
 
-def driver(world: Systemd, unit: str) -> ServiceDriver:
+def driver(world: Systemd, unit: str, *, start_new: bool = False) -> ServiceDriver:
     """Return a driver as a configuration makes it."""
-    return closed_later(DRIVERS["systemd"].model_validate({"unit": unit, "bus": str(world.bus)}).build())
+    said = {"unit": unit, "bus": str(world.bus), "start_new": start_new}
+    return closed_later(DRIVERS["systemd"].model_validate(said).build())
 
 
 def driver_of_guest(world: Systemd, unit: str) -> SystemdDriver:

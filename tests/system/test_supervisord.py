@@ -242,6 +242,17 @@ async def test_a_program_without_a_command_to_run(world: Supervisord, program: s
     assert PROGRAMS[program][0] in fault.output
 
 
+async def test_a_program_of_a_group_under_half_its_name_is_told_the_whole() -> None:
+    numbered = {"numprocs": "2", "process_name": "%(program_name)s_%(process_num)d"}
+    with Supervisord({"many": ["sleep", "1000"]}, {"many": numbered}) as world:
+        for name in ("many", "many_1"):
+            with pytest.raises(Fault) as caught:
+                await service(world, name).state()
+            assert caught.value.reason is Reason.NOT_FOUND
+            assert "`many:many_1`" in caught.value.mend
+            assert "many_1" not in caught.value.message + caught.value.output.removeprefix(f"BAD_NAME: {name}")
+
+
 async def test_a_program_that_supervisord_does_not_know(world: Supervisord) -> None:
     assert (await restart_fails(service(world, "unknown"))).reason is Reason.NOT_FOUND
     with pytest.raises(Fault, match="no program of the configured name"):

@@ -12,6 +12,7 @@ from tests.system.test_supervisord import restart_fails, soon
 from guideway.interpreter.drivers.base import Fault, Phase
 from guideway.interpreter.probes.tcp import TcpProbe
 from guideway.interpreter.results import Reason, State
+from guideway.interpreter.service import Service
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_is_left")]
 
@@ -165,7 +166,7 @@ async def test_a_running_unit_is_replaced(systemd: Systemd) -> None:
     assert seen.identity == (await driver(systemd, "good.service").observe()).identity
 
 
-@pytest.mark.parametrize("unit", ["good.service", "ready.service", "worker@1.service", "forks.service", "exec.service"])
+@pytest.mark.parametrize("unit", ["good.service", "ready.service", "forks.service", "exec.service"])
 async def test_a_stopped_unit_is_started(systemd: Systemd, unit: str) -> None:
     systemd.stop(unit)
     phases: list[Phase] = []
@@ -175,6 +176,53 @@ async def test_a_stopped_unit_is_started(systemd: Systemd, unit: str) -> None:
     await driver(systemd, unit).restart(phases.append, soon(5))
     assert phases == [Phase.STARTING]
     systemd.stop(unit)
+
+
+async def test_an_instance_that_only_its_name_makes_is_not_started(systemd: Systemd) -> None:
+    """A slip in a name of a fleet must start no new process."""
+    seen = await service(systemd, "worker@slip.service").state()
+    assert seen.state is State.STOPPED
+    assert "its name may be misspelt" in seen.output
+    for asked in (restart_fails(service(systemd, "worker@slip.service")), _refused(systemd, "worker@slip.service")):
+        fault = await asked
+        assert fault.reason is Reason.NOT_FOUND
+        assert "systemctl enable" in fault.message
+        assert "start_new = true" in fault.message
+    assert systemd.pid("worker@slip.service") == 0
+    new = Service("slip", driver(systemd, "worker@slip.service", start_new=True), settle=0)
+    await new.check_restart()
+    assert (await new.restart(30)).state is State.RUNNING
+    systemd.kill("worker@slip.service")  # one that failed is known, and may be started
+    systemd.wait_until("worker@slip.service", "failed")
+    assert (await service(systemd, "worker@slip.service").restart(30)).state is State.RUNNING
+    systemd.stop("worker@slip.service")
+
+
+@pytest.mark.parametrize("how", ["enabled", "wanted", "drop-in"])
+async def test_an_instance_that_somebody_stated_is_started(systemd: Systemd, how: str) -> None:
+    unit = f"worker@{how}.service"
+    match how:
+        case "enabled":
+            folder, link = systemd.units / "box.target.wants", systemd.units / "box.target.wants" / unit
+            folder.mkdir(exist_ok=True)
+            link.symlink_to("../worker@.service")
+        case "wanted":
+            (systemd.units / "box.target.d").mkdir()
+            (systemd.units / "box.target.d/10.conf").write_text(f"[Unit]\nWants={unit}\n")
+        case _:
+            (systemd.units / f"{unit}.d").mkdir()
+            (systemd.units / f"{unit}.d/10.conf").write_text("[Service]\nEnvironment=A=1\n")
+    systemd.reload()
+    assert "misspelt" not in (await driver(systemd, unit).observe()).output
+    await service(systemd, unit).check_restart()
+    assert (await service(systemd, unit).restart(30)).state is State.RUNNING
+    systemd.stop(unit)
+
+
+async def _refused(world: Systemd, unit: str) -> Fault:
+    with pytest.raises(Fault) as caught:
+        await service(world, unit).check_restart()
+    return caught.value
 
 
 async def test_instances_of_a_template_are_apart(systemd: Systemd) -> None:

@@ -47,6 +47,15 @@ async def test_asking_whether_a_restart_is_allowed_restarts_nothing(systemd: Sys
     assert caught.value.reason is Reason.NO_PERMISSION
 
 
+async def test_who_has_no_rights_is_told_no_rule_for_a_unit_that_nobody_restarts(systemd: Systemd) -> None:
+    with as_guest():
+        one = Service("one", driver_of_guest(systemd, "by_dependency.service"), settle=0)
+        with pytest.raises(Fault, match="by hand") as caught:
+            await one.check_restart()
+        assert "by hand" in (await restart_fails(one)).message
+    assert (caught.value.reason, caught.value.mend) == (Reason.NO_PERMISSION, "")
+
+
 async def test_a_user_that_the_bus_does_not_take_us_for(systemd: Systemd) -> None:
     made = SystemdDriver("good.service", Bus(systemd.bus, 12345))
     with as_guest(), pytest.raises(Fault) as caught:

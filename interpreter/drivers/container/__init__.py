@@ -34,6 +34,8 @@ class ContainerOptions(SocketOptions):
     ``task``: it is there to run to its end, and not to stay. Nothing that an engine says of a container tells that.
     """
 
+    shown = ("container",)
+
     container: Annotated[str, FromName(), AfterValidator(_one_container)]
     socket: SocketPath = USUAL_SOCKET
     task: bool = False
@@ -41,6 +43,10 @@ class ContainerOptions(SocketOptions):
     def unit_key(self, machine: str | None = None) -> str:
         """Return the container, with the machine and the engine's socket there."""
         return key_of("container", machine or "", real_path(self.socket, machine), self.container)
+
+    def listens_at(self) -> Path:
+        """Return the engine's socket."""
+        return self.socket
 
     def build_over(self, way: Way) -> ServiceDriver:
         """Make the driver."""

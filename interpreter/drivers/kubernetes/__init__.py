@@ -57,6 +57,8 @@ class KubernetesOptions(DriverOptions):
     ``selector``, only one that carries those labels is meant.
     """
 
+    shown = ("kind", "namespace", "name")
+
     kind: Literal["deployment", "statefulset", "daemonset"] = "deployment"
     name: Annotated[str, FromName(), AfterValidator(_name)]
     namespace: Annotated[str, AfterValidator(_namespace)]

@@ -47,6 +47,8 @@ class SupervisordOptions(SocketOptions):
     Where that asks for a password, the file or the environment variable has it that a key names.
     """
 
+    shown = ("program",)
+
     program: Annotated[str, FromName(), AfterValidator(_one_program)]
     socket: SocketPath | None = None
     url: Annotated[str, AfterValidator(_loopback)] | None = None
@@ -71,6 +73,10 @@ class SupervisordOptions(SocketOptions):
         place = real_path(self.socket, machine) if self.socket is not None else f"port {port}"
         group, _, program = self.program.rpartition(":")
         return key_of("supervisord", machine or "", place, group or program, program)
+
+    def listens_at(self) -> Path | None:
+        """Return its socket, None where it is at a URL."""
+        return self.socket
 
     def build_over(self, way: Way) -> SupervisordDriver:
         """Make the driver."""

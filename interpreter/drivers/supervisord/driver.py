@@ -19,6 +19,7 @@ from guideway.interpreter.results import Reason, State
 logger = logging.getLogger(__name__)
 
 TAIL_BYTES: Final = 4096
+_MOST_NAMED: Final = 5
 _POLL_SECONDS: Final = 0.02
 _AGAIN_SECONDS: Final = 0.25
 
@@ -45,7 +46,12 @@ class SupervisordDriver:
 
     async def observe(self) -> Observation:
         """Return what supervisord says now. Raises ``Fault``."""
-        info = await self._info()
+        try:
+            info = await self._info()
+        except Refused as fault:
+            if fault.code == Code.BAD_NAME:
+                fault.mend = await self._other_names()
+            raise
         output = as_sent(info.get("spawnerr")) or as_sent(info.get("description"))
         pid = info.get("pid")
         identity = f"{pid}@{info.get('start')}" if pid else None
@@ -120,6 +126,20 @@ class SupervisordDriver:
         if not isinstance(info, dict) or type(info.get("state")) is not int or info["state"] not in list(_Process):
             raise Fault(Reason.UNKNOWN, "what answers at the socket does not speak as supervisord does")
         return info
+
+    async def _other_names(self) -> str:
+        """Return what could have been meant, for operators: a program in a group goes by both names."""
+        try:
+            found = await self._server.call("getAllProcessInfo", member=self)
+        except Fault:  # that there is no such program stays the answer
+            return ""
+        meant = [
+            f"`{as_sent(one.get('group'))}:{as_sent(one.get('name'))}`"
+            for one in (found if isinstance(found, list) else ())
+            if isinstance(one, dict) and self._program in {one.get("name"), one.get("group")}
+        ]
+        more = f" and {len(meant) - _MOST_NAMED} more" if len(meant) > _MOST_NAMED else ""
+        return f"supervisord has {', '.join(meant[:_MOST_NAMED])}{more}: write `program` so" if meant else ""
 
     async def _leave_stopping(self) -> _Process:
         """Return the state, once that is not STOPPING."""

@@ -59,7 +59,9 @@ _ORIGINALS: Final = {0xE000 + code: code for code in range(0x20)}
 _HEADERS: Final = {"User-Agent": "guideway", "Content-Type": "text/xml", "Accept-Encoding": "identity"}
 
 #: What only asks: it may be asked again.
-_QUESTIONS: Final = frozenset({"getProcessInfo", "getAllConfigInfo", "tailProcessStderrLog", "tailProcessStdoutLog"})
+_QUESTIONS: Final = frozenset(
+    {"getProcessInfo", "getAllProcessInfo", "getAllConfigInfo", "tailProcessStderrLog", "tailProcessStdoutLog"}
+)
 
 
 class Refused(Fault):

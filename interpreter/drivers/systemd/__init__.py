@@ -32,11 +32,17 @@ def _library_is_there() -> bool:
 
 
 class SystemdOptions(SocketOptions):
-    """A service unit of the system's systemd or of a user's; ``bus`` is the socket of the bus that it is on."""
+    """A service unit of the system's systemd or of a user's; ``bus`` is the socket of the bus that it is on.
+
+    ``start_new``: RESTART may start an instance of a template that is not enabled, and that systemd does not know yet.
+    """
+
+    shown = ("unit",)
 
     unit: Annotated[str, FromName(), AfterValidator(_one_service)]
     manager: Literal["system", "user"] = "system"
     bus: SocketPath | None = None
+    start_new: bool = False
 
     @model_validator(mode="after")
     def _has_its_library(self) -> Self:
@@ -51,13 +57,17 @@ class SystemdOptions(SocketOptions):
         from guideway.interpreter.drivers.systemd.bus import bus_at  # noqa: PLC0415  # 70 ms, for who needs it
         from guideway.interpreter.drivers.systemd.driver import SystemdDriver  # noqa: PLC0415
 
-        return SystemdDriver(self.unit, bus_at(self.bus or self._usual_bus(), way), users=self.manager == "user")
+        bus = bus_at(self.listens_at(), way)
+        return SystemdDriver(self.unit, bus, users=self.manager == "user", start_new=self.start_new)
 
     def unit_key(self, machine: str | None = None) -> str:
         """Return the unit, with the machine and the bus that it is on."""
-        return key_of("systemd", machine or "", real_path(self.bus or self._usual_bus(), machine), self.unit)
+        return key_of("systemd", machine or "", real_path(self.listens_at(), machine), self.unit)
 
-    def _usual_bus(self) -> Path:
+    def listens_at(self) -> Path:
+        """Return the socket of the bus."""
+        if self.bus is not None:
+            return self.bus
         if self.manager == "system":
             return _SYSTEM_BUS
         return Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}", "bus")

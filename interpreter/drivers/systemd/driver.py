@@ -19,7 +19,7 @@ from dbus_fast import Message
 from guideway.interpreter.drivers.base import Fault, Observation, Phase, bring_back
 from guideway.interpreter.drivers.systemd.bus import MANAGER, MANAGER_PATH, PROPERTIES, Bus, Link, Lost, Refusal
 from guideway.interpreter.drivers.systemd.rights import fault_of, polkit_rule, user_name
-from guideway.interpreter.drivers.systemd.unit import NO_JOB, START_LIMIT, Unit
+from guideway.interpreter.drivers.systemd.unit import NEW_INSTANCE, NO_JOB, NOT_BY_HAND, START_LIMIT, Unit
 from guideway.interpreter.results import Reason, State
 
 logger = logging.getLogger(__name__)
@@ -43,16 +43,23 @@ _ALIAS: Final = (
     "systemd has a unit of the configured name, but that is another name (`Alias=`) of the one in the output: it is "
     "restarted only under its own name"
 )
+_NEW: Final = (
+    f"{NEW_INSTANCE}; to have it started, enable it (`systemctl enable`), or set `start_new = true` of the service"
+)
 _NOT_STARTED: Final = "a condition of its unit was not met, so systemd stopped it and did not start it again"
 
 
 class SystemdDriver:
-    """One unit of the systemd on a bus. ``users`` says whether that is a user's own and not the system's."""
+    """One unit of the systemd on a bus. ``users`` says whether that is a user's own and not the system's.
 
-    def __init__(self, unit: str, bus: Bus, *, users: bool = False) -> None:
+    ``start_new``: a restart may start an instance of a template that systemd knows of by its name alone.
+    """
+
+    def __init__(self, unit: str, bus: Bus, *, users: bool = False, start_new: bool = False) -> None:
         self._unit = unit
         self._bus = bus
         self._users = users
+        self._start_new = start_new
         self._path = f"{MANAGER_PATH}/unit/{_label(unit)}"
 
     async def observe(self) -> Observation:
@@ -63,7 +70,7 @@ class SystemdDriver:
         """Have systemd restart the unit, and return what it is once the job is over. Raises ``Fault``."""
         before = await self._look()
         before.observation()
-        self._require_own_name(before)
+        self._require_restartable(before)
         if (obstacle := before.obstacle()) is not None:  # nothing is stopped that could not be started again
             raise Fault(Reason.START_FAILED, obstacle, before.description())
         owed = False
@@ -95,14 +102,14 @@ class SystemdDriver:
         refuses the mode before it does anything; before 246 it does not know the mode, and refuses without a check.
         polkit itself tells nobody but root whether a rule for one unit holds.
         """
-        self._require_own_name(await self._look())
+        self._require_restartable(await self._look())
         try:
             await self._manager("RestartUnit", "ss", self._unit, "triggering", returns="o")
         except Refusal as refusal:
             if refusal.name == "org.freedesktop.DBus.Error.InvalidArgs":
                 return
             fault = fault_of(refusal)
-            if fault.reason is not Reason.NO_PERMISSION or refusal.name.endswith("OnlyByDependency"):
+            if fault.reason is not Reason.NO_PERMISSION:
                 raise fault from None
             rule = polkit_rule(self._unit, self._bus.way.user or user_name(self._bus.uid))
             message = "systemd does not let this process restart it"
@@ -124,12 +131,19 @@ class SystemdDriver:
         """Leave the bus; with its last driver the connection ends."""
         await self._bus.leave(self)
 
-    def _require_own_name(self, unit: Unit) -> None:
-        """Raise ``Fault`` where an alias was configured: what is stated of a unit, its locks and its quotas go by its
-        own name, and whoever may choose names of a pattern would get around them by another one.
+    def _require_restartable(self, unit: Unit) -> None:
+        """Raise ``Fault`` where the unit is not to be restarted, whoever asks.
+
+        Not under an alias: what is stated of a unit, its locks and its quotas go by its own name, and whoever may
+        choose names of a pattern would get around them by another one. Nor one that systemd makes of any name: a
+        slip in a name would start a new process.
         """
         if unit.name != self._unit:
             raise Fault(Reason.NOT_FOUND, _ALIAS, unit.name)
+        if unit.is_new_instance and not self._start_new:
+            raise Fault(Reason.NOT_FOUND, _NEW)
+        if not unit.by_hand:  # systemd asks polkit first, and tells who has no rights only that
+            raise _fault(Reason.NO_PERMISSION, NOT_BY_HAND, unit)
 
     async def _look(self) -> Unit:
         """Return all properties in one answer, so that they are of one moment."""

@@ -10,6 +10,7 @@ from typing import Final
 
 from guideway.interpreter.drivers.base import SAYS_WHAT_TO_GRANT, Fault
 from guideway.interpreter.drivers.systemd.bus import Refusal
+from guideway.interpreter.drivers.systemd.unit import NOT_BY_HAND
 from guideway.interpreter.results import Reason
 
 #: What a restart asks systemd for: the second lifts a start limit that the restart itself ran into.
@@ -23,10 +24,7 @@ _MEANINGS: Final = {
     _SYSTEMD + "UnitMasked": (Reason.START_FAILED, "it is masked: nothing can start it until it is unmasked"),
     _SYSTEMD + "BadUnitSetting": (Reason.START_FAILED, "its unit file has mistakes, so systemd does not start it"),
     _SYSTEMD + "LoadFailed": (Reason.START_FAILED, "its unit file cannot be loaded"),
-    _SYSTEMD + "OnlyByDependency": (
-        Reason.NO_PERMISSION,
-        "its unit file lets nobody stop or start it by hand (`RefuseManualStart=`, `RefuseManualStop=`)",
-    ),
+    _SYSTEMD + "OnlyByDependency": (Reason.NO_PERMISSION, NOT_BY_HAND),
     _SYSTEMD + "TransactionIsDestructive": (
         Reason.START_FAILED,
         "systemd is doing something else that must not be undone, such as shutting down",

@@ -16,6 +16,15 @@ from guideway.interpreter.results import Reason, State
 NO_JOB: Final = "/"
 _NEVER: Final = 2**64 - 1  # how systemd says that a span has no end
 
+NOT_BY_HAND: Final = "its unit file lets nobody stop or start it by hand (`RefuseManualStart=`, `RefuseManualStop=`)"
+NEW_INSTANCE: Final = (
+    "it is an instance of a template that is not enabled, and systemd knows of no start of it: its name may be misspelt"
+)
+# The states of a unit file of which somebody stated that the unit is to be there, under this very name.
+_STATED: Final = frozenset({"enabled", "enabled-runtime", "generated", "transient"})
+_WANTED_BY: Final = ("WantedBy", "RequiredBy", "RequisiteOf", "BoundBy", "UpheldBy", "TriggeredBy")
+_TIMES: Final = ("InactiveExit", "ActiveEnter", "ActiveExit", "InactiveEnter", "ExecMainStart")
+
 START_LIMIT: Final = "it was started too often in a short time (start limit), and systemd does not start it for now"
 
 _STATES: Final = {
@@ -87,6 +96,9 @@ class Unit:
     status_text: str
     start_limit_us: int
     stop_limit_us: int
+    by_hand: bool
+    ever_started: bool
+    stated: bool
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> "Unit":
@@ -115,6 +127,9 @@ class Unit:
                 status_text=_typed(str, value["StatusText"]),
                 start_limit_us=_typed(int, value.get("TimeoutStartUSec", 0)),
                 stop_limit_us=_typed(int, value.get("TimeoutStopUSec", 0)),
+                by_hand=not (_typed(bool, value["RefuseManualStart"]) or _typed(bool, value["RefuseManualStop"])),
+                ever_started=any(_typed(int, value[f"{time}TimestampMonotonic"]) for time in _TIMES),
+                stated=_is_stated(value),
             )
         except (AttributeError, IndexError, KeyError, TypeError):
             raise Fault(Reason.UNKNOWN, "what answers on the bus does not speak as systemd does") from None
@@ -137,6 +152,15 @@ class Unit:
     def is_up(self) -> bool:
         """Whether a restart would take something down."""
         return self.active not in {"inactive", "failed"}
+
+    @property
+    def is_new_instance(self) -> bool:
+        """Whether any name would do as well: an instance that its template makes of each name, and nobody asked for.
+
+        systemd forgets an instance that ended well and that nothing wants, so that such a one counts as new again.
+        """
+        idle = (self.load, self.active, self.job) == ("loaded", "inactive", NO_JOB)
+        return "@" in self.name and idle and not self.ever_started and not self.stated
 
     def was_not_started_since(self, before: "Unit") -> bool:
         """Whether it failed, and not because of a start after ``before``: systemd refused to start it.
@@ -181,7 +205,8 @@ class Unit:
         """Return all that there is to say of it, the service's own words last."""
         about = f"{self.active} ({self.sub})" + (f", pid {self.pid}" if self.pid else "")
         about += f", started again {self.restarts} times by systemd" if self.restarts else ""
-        return "\n".join(line for line in (about, self.obstacle() or "", self.why(), self.status_text) if line)
+        doubt = self.obstacle() or (NEW_INSTANCE if self.is_new_instance else "")
+        return "\n".join(line for line in (about, doubt, self.why(), self.status_text) if line)
 
     def why(self) -> str:
         """Return why it last ended or failed, in words; empty where that was well."""
@@ -211,6 +236,17 @@ class Unit:
                 return "its unit file does not exist"
             case _:
                 return f"its unit file cannot be used: {self.load_error or self.load}"
+
+
+def _is_stated(value: Mapping[str, Any]) -> bool:
+    """Say whether a unit is enabled, wanted by another, or has a file of its own, if only to add to its template's."""
+    name = value["Id"]
+    files = (value["FragmentPath"], *(path.rpartition("/")[0] for path in value.get("DropInPaths", ())))
+    return (
+        value["UnitFileState"] in _STATED
+        or any(value.get(relation) for relation in _WANTED_BY)
+        or any(file.rpartition("/")[2].removesuffix(".d") == name for file in files)
+    )
 
 
 def _typed(kind: type[Any], value: object) -> Any:
