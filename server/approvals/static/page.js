@@ -76,7 +76,7 @@
   const hint = document.querySelector('.sideways');
   if (box && hint) {
     new ResizeObserver(() => {
-      hint.hidden = box.scrollWidth <= box.clientWidth;
+      hint.classList.toggle('shown', box.scrollWidth > box.clientWidth);
     }).observe(box);
   }
 
