@@ -7,8 +7,8 @@ claim check: alone it opens nothing.
 
 import hashlib
 import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
@@ -68,18 +68,42 @@ class Binding:
     policy: str
 
 
+class Need(StrEnum):
+    """Why a request needs a person, in the words of every door. The tier of its commands is another matter."""
+
+    TIER = "tier 3"
+    QUOTA = "above its quota"
+    FROZEN = "frozen"
+
+
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a person is asked: a command and what its tier comes from, or a quota that it would go beyond."""
+    """Why a person is asked: a command and what its tier comes from, a quota that it would go beyond, or a freeze.
+
+    ``tier`` is that of the command by the model, whatever the request needs.
+    """
 
     command: str
     target: str
     tier: Tier
     source: str
+    need: Need = Need.TIER
 
     def to_json(self) -> dict[str, Any]:
         """Return the machine form."""
-        return {"command": self.command, "target": self.target, "tier": int(self.tier), "source": self.source}
+        return {
+            "command": self.command,
+            "target": self.target,
+            "tier": int(self.tier),
+            "source": self.source,
+            "needs": self.need.value,
+        }
+
+
+def needs(causes: Iterable[Cause]) -> list[str]:
+    """Return all that makes a request need a person, each once."""
+    found = {cause.need for cause in causes}
+    return [need.value for need in Need if need in found]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +112,8 @@ class Question:
 
     ``program`` is the text of its tree on one line, without comments: nothing in it but what runs. ``worst_case``
     counts by keyword and name. ``client_says`` is what the client calls itself, and ``break_glass`` the caller's reason
-    to act in spite of a freeze, None where nothing is frozen: both untrusted.
+    to act in spite of a freeze, None where nothing is frozen: both untrusted. ``tiers`` are those of the mutations by
+    the model when it was asked; of tickets that were kept without them, the causes' are known.
     """
 
     binding: Binding
@@ -98,6 +123,12 @@ class Question:
     seconds: float
     client_says: str | None = None
     break_glass: str | None = None
+    tiers: Mapping[tuple[str, str], Tier] = field(default_factory=dict)
+
+    @property
+    def tier(self) -> Tier:
+        """The program's tier by the model: that of its highest command."""
+        return max([*self.tiers.values(), *(cause.tier for cause in self.causes)], default=Tier.SAFE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +160,8 @@ class Ticket:
             "ticket": self.id,
             "state": self.state.value,
             "expires_at": datetime.fromtimestamp(int(self.expires_at), UTC).isoformat(timespec="seconds"),
+            "tier": int(self.question.tier),
+            "needs_person": needs(self.question.causes),
             "causes": [cause.to_json() for cause in self.question.causes],
             "break_glass": self.question.break_glass is not None,
         }

@@ -23,6 +23,7 @@ from guideway.interpreter.approvals import (
     TICKET_ID,
     Binding,
     Cause,
+    Need,
     Question,
     Ticket,
     TicketState,
@@ -132,10 +133,26 @@ class NeedsApproval(Refusal):
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """A program's highest tier, and each of its commands' that has it with the source of that."""
+    """A program's highest tier, each of its mutations that has it with the source of that, and each mutation's tier."""
 
     tier: Tier
     causes: tuple[Cause, ...]
+    tiers: Mapping[tuple[str, str], Tier]
+
+    def of(self, target: str) -> Tier:
+        """Return the tier of restarting a service; the program's for what is no service, such as a tenant."""
+        return self.tiers.get((Restart.keyword, target), self.tier)
+
+    def above_quota(self, overruns: Iterable[Overrun]) -> tuple[Cause, ...]:
+        """Return why a person is asked where a program would go beyond quotas."""
+        return tuple(Cause(Restart.keyword, run.label, self.of(run.label), run.message, Need.QUOTA) for run in overruns)
+
+    def frozen(self, closed: Iterable[Diagnostic]) -> tuple[Cause, ...]:
+        """Return why a person is asked where services are closed."""
+        return tuple(
+            Cause(Restart.keyword, _closed_name(each), self.of(_closed_name(each)), each.message, Need.FROZEN)
+            for each in closed
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +176,8 @@ def weigh(analysis: Analysis, inventory: Inventory) -> Weighed:
             effective = inventory.service(name).risk.effective(command)
             causes.append(Cause(command.keyword, name, effective.tier, effective.source))
     tier = max((cause.tier for cause in causes), default=Tier.SAFE)
-    return Weighed(tier, tuple(cause for cause in causes if cause.tier == tier))
+    tiers = {(cause.command, cause.target): cause.tier for cause in causes}
+    return Weighed(tier, tuple(cause for cause in causes if cause.tier == tier), tiers)
 
 
 class ImpactGate:
@@ -191,9 +209,11 @@ class ImpactGate:
         weighed = weigh(analysis, inventory)
         clearance.tier = weighed.tier
         clearance.left = _mutations(candidate.worst_case)
+        used: Ticket | None = None
         try:
             if candidate.asked.ticket is not None:
-                clearance.glass_broken = await self._use(candidate, candidate.asked.ticket)
+                used = await self._use(candidate, candidate.asked.ticket)
+                clearance.glass_broken = _broken(used)
                 clearance.reserved = True
             else:
                 clearance.reserved = await self._reserve(candidate, weighed)
@@ -201,10 +221,10 @@ class ImpactGate:
             _log.error("run %s: refused, the store: %s", candidate.run_id, error)
             message = "the store of approvals and quotas cannot be used now"
             raise refused(analysis, Code.STORE_UNAVAILABLE, message) from error
-        self._tell(candidate, clearance)
+        self._tell(candidate, clearance, used)
         return clearance
 
-    def _tell(self, candidate: Candidate, clearance: Clearance) -> None:
+    def _tell(self, candidate: Candidate, clearance: Clearance, used: Ticket | None) -> None:
         """Let people be told of a run that was let through, where the rules say so. Nobody waits for it."""
         if self.outbox is None:
             return
@@ -221,7 +241,7 @@ class ImpactGate:
                     tier=clearance.tier,
                     worst_case=candidate.worst_case.targets,
                     client_says=_words(candidate.asked.client_says),
-                    ticket=candidate.asked.ticket,
+                    ticket=used,
                 )
             )
 
@@ -268,8 +288,8 @@ class ImpactGate:
         except StoreUnavailable as error:  # what was reserved goes on counting: the safe side
             _log.error("run %s: what it did not do could not be given back: %s", clearance.run_id, error)
 
-    async def _use(self, candidate: Candidate, ticket_id: str) -> frozenset[str]:
-        """Use a ticket up, and return what it breaks of what is closed. Raises ``Refusal``."""
+    async def _use(self, candidate: Candidate, ticket_id: str) -> Ticket:
+        """Use a ticket up, and return it. Raises ``Refusal``."""
         records, analysis = self._records(), candidate.analysis
         if not re.fullmatch(TICKET_ID, ticket_id):  # not every store takes any text
             raise refused(analysis, Code.APPROVAL_UNKNOWN, "there is no such ticket")
@@ -284,7 +304,7 @@ class ImpactGate:
         )
         match answer:
             case Ticket() as used:
-                return _broken(used)
+                return used
             case Code.APPROVAL_REQUIRED, words:
                 pending = await records.ticket(ticket_id, candidate.later)
                 if pending is None:
@@ -302,15 +322,16 @@ class ImpactGate:
         allowances = self._allowances(candidate)
         if allowances and not causes and not closed:
             overruns = await self._records().reserve(candidate.run_id, allowances, candidate.later)
-            causes = tuple(Cause(Restart.keyword, run.label, Tier.APPROVAL_REQUIRED, run.message) for run in overruns)
+            causes = weighed.above_quota(overruns)
         if causes or closed:
-            await self._ask(candidate, causes, closed)
+            await self._ask(candidate, weighed, causes + weighed.frozen(closed), in_freeze=bool(closed))
         return bool(allowances)
 
-    async def _ask(self, candidate: Candidate, causes: tuple[Cause, ...], closed: Sequence[Diagnostic]) -> NoReturn:
+    async def _ask(
+        self, candidate: Candidate, weighed: Weighed, causes: tuple[Cause, ...], *, in_freeze: bool
+    ) -> NoReturn:
         """Ask a person. Raises ``NeedsApproval``, or ``Refusal`` where there is nobody to ask."""
         analysis, worst_case, asked = candidate.analysis, candidate.worst_case, candidate.asked
-        causes += tuple(_closed_cause(each) for each in closed)
         if not self.rules.can_ask(candidate.caller):
             message = f"a person must approve this first, and nobody can ({_why(causes)})"
             raise refused(analysis, Code.NOBODY_TO_ASK, message)
@@ -321,7 +342,8 @@ class ImpactGate:
             worst_case=worst_case.targets,
             seconds=candidate.seconds,
             client_says=_words(asked.client_says),
-            break_glass=_words(asked.break_glass) if closed else None,
+            break_glass=_words(asked.break_glass) if in_freeze else None,
+            tiers=weighed.tiers,
         )
         try:
             ticket = await self._records().ask(
@@ -343,6 +365,15 @@ class ImpactGate:
         if self.records is None:
             raise StoreUnavailable("none is configured")
         return self.records
+
+    async def uses(self, services: Iterable[tuple[str | None, Service]], now: float) -> dict[str, Sequence[float]]:
+        """Return when each restart was made that counts against a service's quota, by ``Service.key``.
+
+        Each service is with the tenant whose it is. Raises ``StoreUnavailable``.
+        """
+        keys = {self._keys(service, tenant)[0]: service.key for tenant, service in services}
+        made = await self._records().uses(list(keys), now) if keys else {}
+        return {key: made.get(counted, ()) for counted, key in keys.items()}
 
     def _keys(self, service: Service, tenant: str | None) -> tuple[str, ...]:
         """Return what one restart of a service is counted under."""
@@ -420,10 +451,6 @@ def _broken(ticket: Ticket) -> frozenset[str]:
 
 def _closes(cause: Cause) -> bool:
     return cause.source.startswith(f"`{cause.target}` is ")
-
-
-def _closed_cause(closed: Diagnostic) -> Cause:
-    return Cause(Restart.keyword, _closed_name(closed), Tier.APPROVAL_REQUIRED, closed.message)
 
 
 def _mutations(worst_case: WorstCase) -> Counter[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
-from guideway.interpreter.approvals import Ticket, Who
+from guideway.interpreter.approvals import Ticket, Who, needs
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.risk import Tier
 
@@ -91,7 +91,8 @@ def of_ticket(kind: Event, ticket: Ticket, now: float) -> dict[str, Any]:
         "state": ticket.state.value,
         "tenant": question.binding.tenant,
         "digest": question.binding.digest,
-        "tier": int(Tier.APPROVAL_REQUIRED),
+        "tier": int(question.tier),
+        "needs_person": needs(question.causes),
         "targets": _targets(question.worst_case),
         "causes": [cause.to_json() for cause in question.causes],
         "asked_by": _who(question.binding.who) | {"client_says": question.client_says},
@@ -114,19 +115,27 @@ def of_run(
     tier: Tier,
     worst_case: Mapping[tuple[str, str], int],
     client_says: str | None,
-    ticket: str | None = None,
+    ticket: Ticket | None = None,
 ) -> dict[str, Any]:
-    """Return what is told of a run that the gate has let through; ``now`` is in seconds since the epoch."""
+    """Return what is told of a run that the gate has let through; ``now`` is in seconds since the epoch.
+
+    ``ticket`` is the one that let it run, if one did: what was asked and who said yes, in their words, are told again.
+    """
     return {
         "event": kind.value,
         "at": now,
         "run_id": run_id,
-        "ticket": ticket,
+        "ticket": ticket and ticket.id,
         "tenant": caller.tenant,
         "digest": digest,
         "tier": int(tier),
         "targets": _targets(worst_case),
+        "needs_person": needs(ticket.question.causes) if ticket else [],
         "asked_by": _who(Who.of(caller)) | {"client_says": client_says},
+        "break_glass": ticket and ticket.question.break_glass,
+        "decided_at": ticket and ticket.decided_at,
+        "decided_by": _who(ticket.decided_by) if ticket and ticket.decided_by else None,
+        "reason": ticket and ticket.reason,
     }
 
 

@@ -45,9 +45,8 @@ _NOTHING: Final = Inventory()
 class Admitted:
     """A program that this caller may run, and the most that it can do.
 
-    ``worst_case.seconds`` counts the commands' deadlines; the pipeline's own deadline may end it sooner. ``inventory``
-    is what the caller may name, ``deadline`` gives the seconds that a command may take there, and ``longest`` is those
-    after which the pipeline ends.
+    ``worst_case`` is ``Pipeline.worst_case``'s. ``inventory`` is what the caller may name, ``deadline`` gives the
+    seconds that a command may take there, and ``longest`` is those after which the pipeline ends.
     """
 
     program: Program
@@ -121,7 +120,7 @@ class Pipeline:
         inventory = self.inventory_of(caller)
         require_targets(analysis, caller, inventory, program.source, now)
         deadline = partial(self.deadline, inventory)
-        worst_case = analysis.worst_case(self._longest(inventory))
+        worst_case = self.worst_case(analysis, inventory)
         return Admitted(program, analysis, worst_case, inventory, deadline, self.deadlines.pipeline)
 
     async def run(
@@ -191,10 +190,17 @@ class Pipeline:
             await clearance.settle(ended.steps, ended.status.value)
         return ended
 
-    def _longest(self, inventory: Inventory) -> Callable[[Command], float]:
-        """Return what gives the seconds that a command may take, with those that it may wait for its turn."""
+    def worst_case(self, analysis: Analysis, inventory: Inventory) -> WorstCase:
+        """Return the most that a program does where it may name what is in an inventory: the one number for all doors.
+
+        The seconds are the commands' deadlines along the longest way, with those that each mutation may wait for its
+        turn (``Rules.wait``), and no more than those after which the pipeline ends.
+        """
         wait = self.gate.rules.wait
-        return lambda command: self.deadline(inventory, command) + (wait if command.mutates else 0.0)
+        worst = analysis.worst_case(
+            lambda command: self.deadline(inventory, command) + (wait if command.mutates else 0.0)
+        )
+        return worst.replace(seconds=min(worst.seconds, self.deadlines.pipeline))
 
     def deadline(self, inventory: Inventory, command: Command) -> float:
         """Return the seconds that a command may take: its target's own, else the default of its kind."""

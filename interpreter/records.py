@@ -85,6 +85,10 @@ class Records(Protocol):
         """Return what a run would go beyond now, and reserve nothing: for those who plan."""
         ...
 
+    async def uses(self, keys: Collection[str], now: float) -> Mapping[str, Sequence[float]]:
+        """Return, for each key of an allowance, when each use that counts was made: for those who look."""
+        ...
+
     async def settle(self, run_id: str, used: Mapping[str, int], outcome: str, now: float) -> None:
         """Give back what a run reserved and did not do; ``used`` counts by the allowances' keys, as made now.
 

@@ -103,7 +103,7 @@ class Risk:
             case Impact.LOW, Reversibility.HARD:
                 return TierSource(Tier.REVIEW, source)
             case Impact.HIGH, Reversibility.EASY:
-                return TierSource(Tier.CAUTION, f"{source}: inside its quota")
+                return TierSource(Tier.CAUTION, f"{source}: asks a person above its quota only")
             case _:
                 return TierSource(Tier.APPROVAL_REQUIRED, source)
 

@@ -8,7 +8,7 @@ from guideway.dsl.ast import COMMANDS
 from guideway.dsl.errors import Code
 from guideway.dsl.parser import Limits
 from guideway.dsl.scopes import Scope
-from guideway.interpreter.approvals import MOST_WORDS, TICKET_ID, TicketState
+from guideway.interpreter.approvals import MOST_WORDS, TICKET_ID, Need, TicketState
 from guideway.interpreter.results import Outcome, Reason, Status
 from guideway.interpreter.risk import Tier
 
@@ -129,6 +129,7 @@ _CAUSE: Final = _object(
     target=_TEXT,
     tier={"type": "integer", "enum": [int(tier) for tier in Tier]},
     source=_TEXT,
+    needs=_one_of(Need),
 )
 _APPROVAL: Final = _object(
     "A person has to approve the program: nothing has run. Its ticket is what a further call names.",
@@ -136,6 +137,8 @@ _APPROVAL: Final = _object(
     state=_one_of(TicketState),
     expires_at=_TIME,
     url=_nullable(_TEXT | {"format": "uri"}) | {"description": "Where a person approves; null where no page is."},
+    tier={"type": "integer", "enum": [int(tier) for tier in Tier], "description": "The program's, by the risk model."},
+    needs_person=_list(_one_of(Need), "What makes it need a person."),
     causes=_list(_CAUSE, "Why a person is asked."),
     break_glass={"type": "boolean", "description": "Whether the program would run in spite of a freeze."},
 )

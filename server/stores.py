@@ -125,6 +125,10 @@ class NoStore:
         """See ``ask``."""
         self._fail()
 
+    async def uses(self, keys: Collection[str], now: float) -> NoReturn:
+        """See ``ask``."""
+        self._fail()
+
     async def settle(self, run_id: str, used: Mapping[str, int], outcome: str, now: float) -> None:
         """See ``ask``."""
         self._fail()

@@ -281,7 +281,7 @@ class _Tool:
         ended: list[Report] = []
 
         def end(report: Report) -> None:
-            log_run(report, caller)  # here, because whoever cancels a run gets no report of it
+            log_run(report, caller, asked.ticket)  # here, because whoever cancels a run gets no report of it
             ended.append(report)
 
         with anyio.CancelScope() as scope:

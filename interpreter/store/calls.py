@@ -13,6 +13,7 @@ class Calls:
     use = staticmethod(tickets.use)
     reserve = staticmethod(uses.reserve)
     beyond = staticmethod(uses.beyond)
+    made = staticmethod(uses.times)
     settle = staticmethod(uses.settle)
     keep_mutations = staticmethod(mutations.keep)
     last_mutations = staticmethod(mutations.last)

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from guideway.interpreter.approvals import Binding, Cause, Question, Ticket, TicketState, Who
+from guideway.interpreter.approvals import Binding, Cause, Need, Question, Ticket, TicketState, Who
 from guideway.interpreter.records import Mutation
 from guideway.interpreter.risk import Tier
 from guideway.interpreter.store.tables import TICKETS
@@ -22,7 +22,8 @@ def ticket(row: Any, state: TicketState | None = None) -> Ticket:
             binding=Binding(row.digest, Who(row.issuer, row.subject, row.client), row.tenant, row.policy),
             program=row.program,
             causes=tuple(_cause(**cause) for cause in row.causes),
-            worst_case={(keyword, name): times for keyword, name, times in row.worst_case},
+            worst_case={(keyword, name): times for keyword, name, times, *_ in row.worst_case},
+            tiers={(keyword, name): Tier(tier) for keyword, name, _, *rest in row.worst_case for tier in rest},
             seconds=row.seconds,
             client_says=row.client_says,
             break_glass=row.break_glass,
@@ -39,8 +40,8 @@ def ticket(row: Any, state: TicketState | None = None) -> Ticket:
     )
 
 
-def _cause(command: str, target: str, tier: int, source: str) -> Cause:
-    return Cause(command, target, Tier(tier), source)
+def _cause(command: str, target: str, tier: int, source: str, needs: str = Need.TIER) -> Cause:
+    return Cause(command, target, Tier(tier), source, Need(needs))
 
 
 def of_question(question: Question) -> dict[str, Any]:
@@ -48,7 +49,10 @@ def of_question(question: Question) -> dict[str, Any]:
     return of_binding(question.binding) | {
         "program": question.program,
         "causes": [cause.to_json() for cause in question.causes],
-        "worst_case": [[keyword, name, times] for (keyword, name), times in question.worst_case.items()],
+        "worst_case": [
+            [*key, times, *([int(question.tiers[key])] if key in question.tiers else [])]
+            for key, times in question.worst_case.items()
+        ],
         "seconds": question.seconds,
         "client_says": question.client_says,
         "break_glass": question.break_glass,

@@ -75,6 +75,10 @@ class Store:
         """Return what a run would go beyond, and reserve nothing."""
         return await self.opened.look(lambda calls, connection: calls.beyond(connection, allowances, now))
 
+    async def uses(self, keys: Collection[str], now: float) -> Mapping[str, Sequence[float]]:
+        """Return when each use of some keys was made that counts."""
+        return await self.opened.look(lambda calls, connection: calls.made(connection, keys, now))
+
     async def settle(self, run_id: str, used: Mapping[str, int], outcome: str, now: float) -> None:
         """Give back what a run reserved and did not do."""
         await self.opened.write(lambda calls, work: calls.settle(work, run_id, used, outcome), now)

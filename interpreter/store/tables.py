@@ -39,7 +39,7 @@ TICKETS: Final = sa.Table(
     sa.Column("policy", sa.Text, nullable=False),
     sa.Column("program", sa.Text, nullable=False),
     sa.Column("causes", sa.JSON, nullable=False),
-    sa.Column("worst_case", sa.JSON, nullable=False),  # [[keyword, name, times], …]
+    sa.Column("worst_case", sa.JSON, nullable=False),  # [[keyword, name, times], …], a mutation's with its tier
     sa.Column("seconds", sa.Double, nullable=False),
     sa.Column("client_says", sa.Text),
     sa.Column("break_glass", sa.Text),

@@ -1,6 +1,6 @@
 """Uses in the store: what runs did, or may still do, against their allowances."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import sqlalchemy as sa
@@ -22,7 +22,7 @@ def reserve(work: Work, run_id: str, allowances: Sequence[Allowance]) -> list[Ov
 
 def beyond(connection: sa.Connection, allowances: Sequence[Allowance], now: float) -> list[Overrun]:
     """Return what would be gone beyond at a time, and change nothing."""
-    made = _times(connection, {allowance.key for allowance in allowances}, now)
+    made = times(connection, {allowance.key for allowance in allowances}, now)
     return [
         found for allowance in allowances if (found := overrun(allowance, made.get(allowance.key, []), now)) is not None
     ]
@@ -56,7 +56,7 @@ def settle(work: Work, run_id: str, used: Mapping[str, int], outcome: str) -> No
     work.connection.execute(TICKETS.update().where(TICKETS.c.run_id == run_id).values(outcome=outcome))
 
 
-def _times(connection: sa.Connection, keys: set[str], now: float) -> dict[str, list[float]]:
+def times(connection: sa.Connection, keys: Collection[str], now: float) -> dict[str, list[float]]:
     """Return, for each key, when each use that counts was made."""
     since = now - _KEPT_SECONDS
     query = sa.select(USES).where(USES.c.key.in_(sorted(keys)), USES.c.at >= since)

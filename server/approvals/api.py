@@ -36,6 +36,11 @@ _HELP: Final = {
     Undecidable.Why.OUTDATED: "whoever asked can ask again, under the policy that is in force now",
     Undecidable.Why.NO_REASON: "say in `reason` why it is to run in spite of the freeze",
 }
+_OF_A_BODY: Final = f'a decision\'s body is {{"reason": …}}, with at most {MOST_WORDS} characters; docs/approvals.md'
+_OF_THE_LIST: Final = (
+    f"`state` is one of {', '.join(TicketState)}, and may be repeated; `limit` is 1 to {MOST_TICKETS}; "
+    "docs/approvals.md"
+)
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
@@ -103,8 +108,9 @@ def _answered(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Req
             first = error.errors(include_url=False, include_input=False, include_context=False)[0]
             where = ".".join(str(part) for part in first["loc"] if not isinstance(part, int))
             message = f"{where + ': ' if where else ''}{first['msg'].lower()}"
-            known = f'a decision\'s body is {{"reason": …}}, with at most {MOST_WORDS} characters; docs/approvals.md'
-            return _error(400, "invalid_request", message, known)
+            return _error(
+                400, "invalid_request", message, _OF_THE_LIST if error.title == Asked.__name__ else _OF_A_BODY
+            )
 
     return endpoint
 

@@ -20,7 +20,8 @@ from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.records import Mutation, Records, StoreUnavailable
 from guideway.server.approvals.view import facts, mutated, words
-from guideway.server.run_log import who
+from guideway.server.run_log import about_ticket, who
+from guideway.server.run_log import reason as said
 
 MOST_TICKETS: Final = 200
 """The most tickets that one answer has."""
@@ -114,7 +115,10 @@ class Desk:
         except StoreUnavailable as error:
             _log.error("could not %s a ticket: the store: %s; %s", verb, error, who(approver))
             raise
-        _log.info("ticket %s: %s; %s", ticket.id, ticket.state.value, who(approver))
+        _log.info(
+            "ticket %s: %s; %s; %s %s",
+            *(ticket.id, ticket.state.value, about_ticket(ticket), said(ticket.reason), who(approver)),
+        )
         return self._seen(approver, ticket, seen.history, now)
 
     def _seen(self, reader: Principal, ticket: Ticket, history: Collection[Mutation], now: float) -> Seen:
@@ -126,7 +130,7 @@ class Desk:
         return Seen(
             ticket=ticket,
             history=mine,
-            facts=facts(ticket, self._pipeline.inventory_of(reader), mine, now),
+            facts=facts(ticket, self._pipeline.inventory_of(reader), mine, now, rules.wait),
             own=own,
             outdated=outdated,
             may_approve=ticket.state is TicketState.PENDING and (rules.own_requests or not own) and not outdated,

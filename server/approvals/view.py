@@ -13,7 +13,7 @@ from guideway.dsl.ast import COMMANDS, Command, Program
 from guideway.dsl.errors import Refusal, printable
 from guideway.dsl.parser import Limits, parse
 from guideway.dsl.printer import format_program
-from guideway.interpreter.approvals import MOST_WORDS, Ticket, TicketState, Who
+from guideway.interpreter.approvals import MOST_WORDS, Ticket, TicketState, Who, needs
 from guideway.interpreter.inventory import Inventory
 from guideway.interpreter.records import Mutation
 from guideway.interpreter.risk import TierSource, own_tier
@@ -27,12 +27,15 @@ _COMMANDS: Final = {command.keyword: command for command in COMMANDS}
 _LIMITS: Final = Limits(bytes=8_388_608, nesting=100, commands=10_000)
 
 
-def facts(ticket: Ticket, inventory: Inventory, history: Iterable[Mutation], now: float) -> dict[str, Any]:
+def facts(
+    ticket: Ticket, inventory: Inventory, history: Iterable[Mutation], now: float, wait: float = 0.0
+) -> dict[str, Any]:
     """Return the facts of a ticket, for whoever may decide on it.
 
     ``inventory`` is the ticket's tenant's, and says of which tier its targets are today. ``history`` has what earlier
     runs did to them, the newest first. ``now`` is in seconds since the epoch; every time that comes out is ISO 8601 in
-    UTC. ``program`` has no comments: nothing stands there but what runs.
+    UTC. ``program`` has no comments: nothing stands there but what runs. ``wait`` is the seconds that each restart may
+    wait for others, which are counted in ``seconds``.
     """
     question = ticket.question
     bound, program = question.binding, bound_program(ticket)
@@ -49,6 +52,10 @@ def facts(ticket: Ticket, inventory: Inventory, history: Iterable[Mutation], now
             for (keyword, target), times in sorted(question.worst_case.items())
         ],
         "seconds": question.seconds,
+        "wait_seconds": wait,
+        "tier": int(question.tier),
+        "tier_name": question.tier.label,
+        "needs_person": needs(question.causes),
         "targets": _targets(program, inventory) if program else [],
         "causes": [
             cause.to_json()

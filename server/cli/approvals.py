@@ -210,7 +210,7 @@ COMMAND = Command(
     exits=(
         (Exit.OK, "listed, shown, approved or refused, as asked"),
         (Exit.FAILED, "there is no such ticket, it was decided on or has expired; or you did not say yes"),
-        (Exit.REFUSED, "you may not decide on it: your own, without the scope, or without a needed reason"),
+        (Exit.REFUSED, "you may not decide on it: your own, or without the scope"),
     ),
     arguments=_arguments,
     run=_run,

@@ -4,9 +4,9 @@ import time
 from typing import Any
 
 from guideway.dsl.analysis import Analysis, WorstCase
-from guideway.dsl.ast import Command, Restart
+from guideway.dsl.ast import Command
 from guideway.dsl.record import Record
-from guideway.interpreter.approvals import Cause
+from guideway.interpreter.approvals import Cause, needs
 from guideway.interpreter.impact import NOTHING_ASKED, Candidate, Foreseen
 from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.principal import Principal
@@ -35,9 +35,12 @@ class Outlook(Record):
         """What a person would be asked for."""
         weighed = self.foreseen.weighed
         causes = list(weighed.causes) if weighed.tier is Tier.APPROVAL_REQUIRED else []
-        return causes + [
-            Cause(Restart.keyword, over.label, Tier.APPROVAL_REQUIRED, over.message) for over in self.foreseen.overruns
-        ]
+        return [*causes, *weighed.above_quota(self.foreseen.overruns)]
+
+    @property
+    def needs(self) -> list[str]:
+        """What makes the program need a person, in the words of every door."""
+        return needs([*self.causes, *self.foreseen.weighed.frozen(self.foreseen.closed)])
 
     @property
     def closed(self) -> list[str]:
@@ -72,6 +75,7 @@ class Outlook(Record):
             ],
             "approval": {
                 "needed": bool(self.causes),
+                "needs_person": self.needs,
                 "causes": [cause.to_json() for cause in self.causes],
                 "closed": self.closed,
                 "can_ask": self.can_ask,
@@ -85,7 +89,7 @@ class Outlook(Record):
         for command, name, effective, _ in self.commands:
             console.line(f'  {command.keyword} "{name}": {_words(effective.tier)}, {effective.source}')
         if self.closed or self.causes:
-            console.line(("a person first", BOLD))
+            console.line(("needs a person", BOLD), f": {', '.join(self.needs)}")
         for line in (*self.closed, *(f"`{cause.target}`: {cause.source}" for cause in self.causes)):
             console.line(f"  {line}")
         if self.quotas.startswith(NOT_LOOKED):

@@ -24,6 +24,7 @@ from guideway.server.cli.console import BOLD, GREEN, RED, YELLOW, Console, write
 from guideway.server.cli.files import read_program
 from guideway.server.cli.outlook import Outlook, look_ahead
 from guideway.server.cli.refusals import say_refusal, say_warnings
+from guideway.server.cli.ticket_facts import waits_in
 from guideway.server.stores import is_there
 
 _KINDS = {Target.HOST: "host", Target.SERVICE: "service", Target.RESTARTABLE: "service"}
@@ -91,6 +92,7 @@ class _Plan(Record):
                     for (keyword, name), times in sorted(self.worst.targets.items())
                 ],
                 "seconds": self.seconds,
+                "wait_seconds": pipeline.gate.rules.wait,
                 "pipeline_seconds": pipeline.deadlines.pipeline,
             },
             "impact": self.outlook and self.outlook.to_json(),
@@ -141,7 +143,7 @@ async def _plan(source: Source, pipeline: Pipeline, caller: Principal, *, store_
     analysis = analyze(parse(source.text, name=source.name, limits=pipeline.limits))
     inventory = pipeline.inventory_of(caller)
     known = all(inventory.allows(command.names, name) for command, name in analysis.targets)
-    worst = analysis.worst_case(lambda command: pipeline.deadline(inventory, command) if known else 0)
+    worst = pipeline.worst_case(analysis, inventory) if known else analysis.worst_case(lambda _: 0.0)
     outlook = await look_ahead(pipeline, analysis, worst, caller, store_is_there=store_is_there) if known else None
     return _Plan(source, analysis, worst, worst.seconds if known else None, refusal, outlook)
 
@@ -168,9 +170,10 @@ def _show(console: Console, plan: _Plan, pipeline: Pipeline, caller: Principal) 
     console.line(("at most", BOLD))
     for (keyword, name), times in sorted(plan.worst.targets.items()):
         console.line(f'  {keyword} "{name}"', f", {times} times" if times > 1 else ", once")
-    limit = pipeline.deadlines.pipeline
     if plan.seconds is not None:
-        console.line(f"  {min(plan.seconds, limit):g} s", ", where the pipeline ends" if plan.seconds > limit else "")
+        wait = pipeline.gate.rules.wait if any(command.mutates for command in plan.analysis.commands) else 0.0
+        ends = plan.seconds >= pipeline.deadlines.pipeline
+        console.line(f"  {plan.seconds:g} s", ", where the pipeline ends" if ends else "", waits_in(wait))
 
 
 COMMAND = Command(

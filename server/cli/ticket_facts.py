@@ -77,6 +77,10 @@ class TicketFacts(_Read):
     digest: str
     worst_case: Annotated[tuple[_Count, ...], Field(max_length=_MOST_ROWS)]
     seconds: float
+    wait_seconds: float = 0.0
+    tier: int | None = None
+    tier_name: str | None = None
+    needs_person: tuple[str, ...] = ()
     targets: Annotated[tuple[_Target, ...], Field(max_length=_MOST_ROWS)]
     causes: Annotated[tuple[_Cause, ...], Field(max_length=_MOST_ROWS)]
     asked_by: _Person
@@ -106,6 +110,11 @@ def read_facts(document: Any) -> TicketFacts:
         raise ValueError(f"{'.'.join(map(str, first['loc'])) or 'it'}: {first['msg'].lower()}") from None
 
 
+def waits_in(wait: float) -> str:
+    """Return what is said behind a worst case of the seconds in it that a restart may wait for others."""
+    return f", counting for each restart {wait:g} s of waiting for others" if wait else ""
+
+
 def show_row(console: Console, facts: TicketFacts) -> None:
     """Write a ticket as one line."""
     left = f"{facts.seconds_left} s" if facts.seconds_left else "-"
@@ -127,6 +136,10 @@ def show_whole(console: Console, facts: TicketFacts) -> None:
         _field(console, "client", f"calls itself `{facts.asked_by.client_says}`", (" (its own word)", DIM))
     if facts.tenant is not None:
         _field(console, "tenant", facts.tenant)
+    if facts.tier is not None:
+        _field(console, "tier", f"{facts.tier} {facts.tier_name}")
+    if facts.needs_person:
+        _field(console, "needs", f"a person: {', '.join(facts.needs_person)}")
     for cause in facts.causes:
         _field(console, "why", f"{cause.command} {cause.target}: {cause.source}", (f" (tier {cause.tier})", DIM))
     if facts.break_glass is not None:
@@ -137,7 +150,7 @@ def show_whole(console: Console, facts: TicketFacts) -> None:
     console.line(("at most", BOLD))
     for each in facts.worst_case:
         console.line(f'  {each.command} "{each.target}"', f", {each.times} times" if each.times > 1 else ", once")
-    console.line(f"  {facts.seconds:g} s")
+    console.line(f"  {facts.seconds:g} s", waits_in(facts.wait_seconds))
     console.line(("targets", BOLD))
     for target in facts.targets:
         tier = "no tier" if target.tier is None else f"tier {target.tier} ({target.tier_name})"

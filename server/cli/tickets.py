@@ -34,7 +34,7 @@ _Result = TypeVar("_Result")
 EXITS: Final = {
     Undecidable.Why.NO_SCOPE: Exit.REFUSED,
     Undecidable.Why.OWN_REQUEST: Exit.REFUSED,
-    Undecidable.Why.NO_REASON: Exit.REFUSED,
+    Undecidable.Why.NO_REASON: Exit.USAGE,
     Undecidable.Why.UNKNOWN: Exit.FAILED,
     Undecidable.Why.DECIDED: Exit.FAILED,
     Undecidable.Why.EXPIRED: Exit.FAILED,

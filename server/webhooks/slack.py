@@ -37,6 +37,7 @@ def body(event: Mapping[str, Any], page: str | None) -> bytes:
     fields = [
         ("Does at most" if kind in _RUNS else "Would do at most", targets),
         ("Tier", f"{facts['tier']} ({facts['tier_name']})"),
+        ("Needs a person" if kind not in _RUNS else "Needed a person", ", ".join(facts.get("needs_person", ()))),
         ("Asked by", f"{asked_by['subject']} at {asked_by['issuer']}"),
         ("Client", asked_by["client"]),
         ("The client calls itself", asked_by["client_says"]),

@@ -50,6 +50,7 @@ def told(words: str) -> list[dict[str, Any]]:
         tier=Tier.REVIEW,
         worst_case=asked.question.worst_case,
         client_says=words,
+        ticket=denied,
     )
     return [of_ticket(Event.PENDING, asked, now), of_ticket(Event.DECIDED, denied, now), ran]
 

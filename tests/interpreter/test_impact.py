@@ -219,8 +219,36 @@ async def test_a_freeze_refuses_and_a_person_with_a_reason_breaks_the_glass(tmp_
         await world.decide(ticket, reason="I see smoke")
         assert (await world.run('RESTART "harmless"', ticket=ticket.id)).status is Status.COMPLETED
         await world.store.outbox.undelivered(1)
-        kinds = [each.event["event"] for each in await world.store.outbox.claim(time.time(), 10, "ops")]
-        assert kinds == ["pending", "decided", "break_glass"]
+        events = [each.event for each in await world.store.outbox.claim(time.time(), 10, "ops")]
+        assert [each["event"] for each in events] == ["pending", "decided", "break_glass"]
+        assert [(each["tier"], each["needs_person"]) for each in events] == [(1, ["frozen"])] * 3
+        broken = events[-1]
+        assert (broken["ticket"], broken["break_glass"]) == (ticket.id, ticket.question.break_glass)
+        assert (broken["decided_by"]["subject"], broken["reason"]) == ("ada", "I see smoke")
+
+
+async def test_the_tier_of_a_program_above_its_quota_is_still_that_of_its_commands(tmp_path: Path) -> None:
+    async with gated(tmp_path) as world:
+        assert (await world.run('RESTART "easy"')).status is Status.COMPLETED
+        asked = await world.ask('RESTART "easy" RESTART "review"')
+        kept = await world.store.ticket(asked.id, time.time())
+        assert kept is not None
+        assert kept.question.tier == 2
+        told = kept.to_json()
+        assert (told["tier"], told["needs_person"]) == (2, ["above its quota"])
+        [cause] = told["causes"]
+        assert (cause["target"], cause["tier"], cause["needs"]) == ("easy", 1, "above its quota")
+        [made] = (await world.gate.uses([(None, world.inventory.service("easy"))], time.time())).values()
+        assert len(made) == 1
+
+
+async def test_every_door_has_the_same_worst_case(tmp_path: Path) -> None:
+    async with gated(tmp_path, wait=7) as world:
+        inventory = world.pipeline.inventory
+        for program, seconds in (('PING "api.internal"', 5), ('RESTART "hard"', 67), ('RESTART "hard" ' * 9, 300)):
+            admitted = world.pipeline.admit(program, MONA)
+            assert admitted.worst_case == world.pipeline.worst_case(admitted.analysis, inventory)
+            assert admitted.worst_case.seconds == seconds
 
 
 async def test_a_ticket_from_before_a_freeze_does_not_break_it(tmp_path: Path, clock: Clock) -> None:

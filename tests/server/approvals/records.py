@@ -77,6 +77,9 @@ class RecordsInMemory:
     async def overruns(self, allowances: Sequence[Allowance], now: float) -> list[Overrun]:
         raise NotImplementedError
 
+    async def uses(self, keys: Collection[str], now: float) -> Mapping[str, Sequence[float]]:
+        raise NotImplementedError
+
     async def settle(self, run_id: str, used: Mapping[str, int], outcome: str, now: float) -> None:
         del used, now
         for ticket in list(self.kept.values()):

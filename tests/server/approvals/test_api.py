@@ -79,9 +79,11 @@ async def test_a_request_that_is_malformed_changes_nothing_and_is_told_what_is_w
         ):
             answer = await http.post(f"{API}/{ticket.id}/approve", content=body, headers=ADA)
             assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
+            assert "a decision's body" in answer.json()["help"]
         for query in ("limit=0", "limit=x", "state=open", "page=2"):
             answer = await http.get(f"{API}?{query}", headers=ADA)
             assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
+            assert "`state` is one of pending, approved" in answer.json()["help"], "not what a decision's body is"
     assert world.records.kept[ticket.id].state is TicketState.PENDING
 
 

@@ -15,7 +15,7 @@ from guideway.interpreter.principal import Principal
 from guideway.interpreter.records import StoreUnavailable
 from guideway.server.approvals.desk import Desk
 from guideway.server.approvals.view import facts, words
-from guideway.server.run_log import who
+from guideway.server.run_log import about_ticket, who
 from tests.server.approvals.world import APPROVER, ASKER, PROGRAM, World
 
 pytestmark = pytest.mark.anyio
@@ -41,6 +41,9 @@ async def test_facts_tell_the_whole_program_its_worst_case_and_each_target() -> 
         ("IF_RUNNING", "cache"): (0, False),
         ("PING", "api.internal"): (0, False),
     }
+    assert (shown["tier"], shown["needs_person"]) == (3, ["tier 3"])
+    admitted = world.pipeline.admit(PROGRAM, ASKER)
+    assert (shown["seconds"], shown["wait_seconds"]) == (admitted.worst_case.seconds, 30.0)
     assert shown["targets"][0]["source"] == "impact high, reversibility hard"
     assert shown["asked_by"] == {
         "issuer": ASKER.issuer,
@@ -116,7 +119,7 @@ async def test_a_decision_is_kept_and_logged_with_who_and_without_more(caplog: p
     assert again.value.code is Undecidable.Why.DECIDED
     said = [record.getMessage() for record in caplog.records if "approvals" in record.name]
     assert said == [
-        f"ticket {ticket.id}: denied; {who(APPROVER)}",
+        f'ticket {ticket.id}: denied; {about_ticket(ticket)}; reason="not now, it is noon" {who(APPROVER)}',
         f"could not approve ticket {ticket.id}: already_decided; {who(APPROVER)}",
     ]
 

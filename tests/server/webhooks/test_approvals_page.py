@@ -51,9 +51,12 @@ def test_a_notice_has_the_members_that_are_shown() -> None:
         tier=Tier.REVIEW,
         worst_case={},
         client_says=None,
+        ticket=replace(decided, question=replace(decided.question, break_glass="it burns")),
     )
     ran = json.loads(body(run, None))
     assert ran["data"].keys() - documented["data"].keys() == {"run_id"}
+    assert (ran["data"]["break_glass"], ran["data"]["reason"]) == ("it burns", "no")
+    assert (ran["data"]["tier"], ran["data"]["needs_person"]) == (2, ["tier 3"])
 
 
 def test_each_event_is_in_the_table_with_its_type() -> None:
