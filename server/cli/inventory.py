@@ -14,6 +14,7 @@ import anyio
 from guideway.dsl.record import Record
 from guideway.dsl.recovery import nearest
 from guideway.interpreter.drivers.base import SAYS_WHAT_TO_GRANT, Fault, Observation
+from guideway.interpreter.drivers.ways import SocketOptions
 from guideway.interpreter.inventory import Host
 from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.results import Reason, State
@@ -24,20 +25,25 @@ from guideway.server.cli.command import Command, Complaint, Exit
 from guideway.server.cli.configured import read_config
 from guideway.server.cli.console import CYAN, DIM, GREEN, RED, YELLOW, Console, write_json
 from guideway.server.cli.inventory_list import EMPTY, list_inventory, of_tenant
+from guideway.server.cli.inventory_reach import try_machine, try_pattern
 from guideway.server.config import Config
-from guideway.server.entries import HostPatternEntry, ServicePatternEntry
+from guideway.server.entries import HostEntry, HostPatternEntry, ServiceEntry, ServicePatternEntry, SshPatternEntry
 from guideway.server.render import UNWELL, quoted_lines
 
+_Entry = HostEntry | HostPatternEntry | ServiceEntry | ServicePatternEntry
+_PatternEntry = HostPatternEntry | ServicePatternEntry | SshPatternEntry
 _Pattern = TypeVar("_Pattern", HostPatternEntry, ServicePatternEntry)
 
 _ASK_ONE = "`guideway inventory check NAME` asks one of its names"
+_MOST_NAMED = 5
 _AT_ONCE = 32  # sockets and threads are bounded, however large the inventory
 
 
 class Finding(Record):
-    """What came of asking one host or service. ``reason`` is None where it could be asked, or was not ``asked``.
+    """What came of asking one host, service or SSH machine. ``reason`` is None where it could be asked, or was not
+    ``asked``.
 
-    ``tenant`` is None for what is shared.
+    ``tenant`` is None for what is shared. ``unproven``: it can be restarted, and no health check says how it does then.
     """
 
     tenant: str | None
@@ -50,6 +56,7 @@ class Finding(Record):
     output: str = ""
     mend: str | None = None
     asked: bool = True
+    unproven: bool = False
 
     def explanation(self) -> str | None:
         """Return what the service said where all is not well; None where all is."""
@@ -74,50 +81,63 @@ class Finding(Record):
 async def look(config: Config, pipeline: Pipeline, names: Sequence[str] = ()) -> list[Finding]:
     """Ask every host and service once, or those of some names, many at a time; return what was found, in order.
 
-    Of a pattern there is nothing to be asked without a name.
+    An SSH machine is tried where no service on it is asked. Of a pattern there is nothing to be asked without a name,
+    but what all its names share is tried.
     """
     findings: dict[tuple[str, str, str], Finding] = {}
     room = anyio.CapacityLimiter(_AT_ONCE)
     deadlines = pipeline.deadlines
 
-    async def note(owner: str | None, backend: str, asked: Host | Service) -> None:
+    async def note(owner: str | None, entry: _Entry, asked: Host | Service) -> None:
         kind = "host" if isinstance(asked, Host) else "service"
         seconds = deadlines.get_status if isinstance(asked, Service) else asked.deadline or deadlines.ping
         async with room:
             found = await _ask(asked, seconds, deadlines.restart)
-            findings[owner or "", kind, asked.name] = Finding(owner, kind, asked.name, backend, *found)
+            findings[owner or "", kind, asked.name] = Finding(
+                owner, kind, asked.name, entry.kind, *found, unproven=_is_unproven(entry)
+            )
+
+    async def note_machine(name: str) -> None:
+        async with room:
+            findings["", "ssh", name] = await _machine(config, name)
+
+    async def note_pattern(owner: str | None, entry: _PatternEntry) -> None:
+        async with room:
+            finding = await _pattern(config, owner, entry, deadlines.get_status)
+            findings[owner or "", finding.kind, finding.name] = finding
 
     try:
         async with anyio.create_task_group() as tasks:
-            for tenant, backend, asked in _asked(config, pipeline, names):
-                tasks.start_soon(note, tenant, backend, asked)
+            for tenant, entry, asked in _asked(config, pipeline, names):
+                tasks.start_soon(note, tenant, entry, asked)
+            for name in _machines(config, names):
+                tasks.start_soon(note_machine, name)
+            for owner, pattern in _patterns(config):
+                if not names or pattern.pattern.text in names:
+                    tasks.start_soon(note_pattern, owner, pattern)
     finally:
         with anyio.CancelScope(shield=True):
             await pipeline.close()
-    for finding in _patterns(config):
-        if names and finding.name not in names:
-            continue
-        findings[finding.tenant or "", finding.kind, finding.name] = finding
     return [findings[key] for key in sorted(findings)]
 
 
 def _asked(
     config: Config, pipeline: Pipeline, names: Sequence[str]
-) -> Iterator[tuple[str | None, str, Host | Service]]:
-    """Yield what is to be asked, with its owner and the name of its backend."""
+) -> Iterator[tuple[str | None, _Entry, Host | Service]]:
+    """Yield what is to be asked, with its owner and its entry."""
     shared = pipeline.inventory
     for tenant, owned in config.entries():
         inventory = shared if tenant is None else pipeline.tenants[tenant]
         for name in names or owned.hosts:
             if name in owned.hosts:
-                yield tenant, owned.hosts[name].kind, inventory.hosts[name]
+                yield tenant, owned.hosts[name], inventory.hosts[name]
             elif name not in shared.hosts and (pattern := _meaning(owned.host_patterns.values(), name)):
-                yield tenant, pattern.kind, inventory.host(name)
+                yield tenant, pattern, inventory.host(name)
         for name in names or owned.services:
             if name in owned.services:
-                yield tenant, owned.services[name].kind, inventory.services[name]
+                yield tenant, owned.services[name], inventory.services[name]
             elif name not in shared.services and (driven := _meaning(owned.service_patterns.values(), name)):
-                yield tenant, driven.kind, inventory.service(name)
+                yield tenant, driven, inventory.service(name)
 
 
 def _meaning(patterns: Iterable[_Pattern], name: str) -> _Pattern | None:
@@ -125,16 +145,58 @@ def _meaning(patterns: Iterable[_Pattern], name: str) -> _Pattern | None:
     return next((entry for entry in patterns if entry.pattern.match(name)), None)
 
 
-def _patterns(config: Config) -> Iterator[Finding]:
+def _is_unproven(entry: _Entry) -> bool:
+    """Say whether a restart is judged by the word of a service manager that cannot look into the service."""
+    return (
+        isinstance(entry, ServiceEntry | ServicePatternEntry)
+        and entry.health_kind is None
+        and entry.common.restartable
+        and entry.kind != "kubernetes"  # a rollout waits for the readiness of its pods
+    )
+
+
+def _machines(config: Config, names: Sequence[str]) -> Iterator[str]:
+    """Yield the SSH machines that are to be tried: those that are named, else those on which no service is asked."""
+    if names:
+        yield from (name for name in config.ssh if name in names)
+        return
+    drivers = (entry.driver for _, owned in config.entries() for entry in owned.services.values())
+    used = {driver.ssh for driver in drivers if isinstance(driver, SocketOptions)}
+    yield from (name for name in config.ssh if name not in used)
+
+
+async def _machine(config: Config, name: str) -> Finding:
+    try:
+        return Finding(None, "ssh", name, "ssh", await try_machine(name, config.ssh[name]))
+    except Fault as fault:
+        return Finding(None, "ssh", name, "ssh", *_wrong(fault))
+
+
+def _patterns(config: Config) -> Iterator[tuple[str | None, _PatternEntry]]:
     for tenant, owned in config.entries():
-        patterns = [
-            *(("host", name, entry.kind) for name, entry in owned.host_patterns.items()),
-            *(("service", name, driven.kind) for name, driven in owned.service_patterns.items()),
-        ]
-        for kind, name, backend in patterns:
-            yield Finding(
-                tenant, kind, name, backend, f"nothing was asked, its entry is sound; {_ASK_ONE}", asked=False
-            )
+        for host in owned.host_patterns.values():
+            yield tenant, host
+        for service in owned.service_patterns.values():
+            yield tenant, service
+    for machine in config.ssh_patterns.values():
+        yield None, machine
+
+
+async def _pattern(config: Config, owner: str | None, entry: _PatternEntry, seconds: float) -> Finding:
+    """Return what is known of a pattern without a name of it."""
+    name = entry.pattern.text
+    if isinstance(entry, SshPatternEntry):
+        return Finding(owner, "ssh", name, "ssh", "nothing was tried, its entry is sound", asked=False)
+    if isinstance(entry, HostPatternEntry):
+        found = f"nothing was asked, its entry is sound; {_ASK_ONE}"
+        return Finding(owner, "host", name, entry.kind, found, asked=False)
+    try:
+        shared = await try_pattern(config, entry, seconds)
+    except Fault as fault:
+        return Finding(owner, "service", name, entry.kind, *_wrong(fault), unproven=_is_unproven(entry))
+    sound = f"{shared}, and nothing was asked" if shared else "nothing was asked, its entry is sound"
+    found = f"{sound}; {_ASK_ONE}"
+    return Finding(owner, "service", name, entry.kind, found, asked=False, unproven=_is_unproven(entry))
 
 
 # What was found, the state, the reason where it is wrong, what the service said, and how to mend it.
@@ -151,7 +213,11 @@ async def _ask(asked: Host | Service, seconds: float, restart: float) -> _Found:
                 seen = await asked.state(seconds)
                 return await _with_rights(asked, seen, seconds, restart)
     except Fault as fault:
-        return _words(fault), None, fault.reason, clean(fault.output), fault.mend or None
+        return _wrong(fault)
+
+
+def _wrong(fault: Fault) -> _Found:
+    return _words(fault), None, fault.reason, clean(fault.output), fault.mend or None
 
 
 def _words(fault: Fault) -> str:
@@ -200,6 +266,25 @@ def show(console: Console, finding: Finding) -> None:
         console.line(("       mend: ", CYAN), finding.mend)
 
 
+def _summary(findings: Sequence[Finding]) -> dict[str, int]:
+    """Count the findings."""
+    wrong = sum(finding.reason is not None for finding in findings)
+    skipped = sum(finding.reason is None and not finding.asked for finding in findings)
+    return {"ok": len(findings) - wrong - skipped, "wrong": wrong, "not_asked": skipped}
+
+
+def _hints(findings: Sequence[Finding]) -> list[str]:
+    """Return what could be stated and is not, though nothing is wrong."""
+    names = [finding.name for finding in findings if finding.unproven]
+    if not names:
+        return []
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    said = f"no `health`: {', '.join(names[:_MOST_NAMED])}{more}"
+    return [
+        f"{said}; a restart is ok where the service manager calls it running for `settle_seconds`, and nothing asks it"
+    ]
+
+
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("list", "check"), help="list: only say what there is; check: ask each")
     parser.add_argument(
@@ -223,12 +308,26 @@ def _run(options: argparse.Namespace) -> int:
     fine = not missing and all(finding.reason is None for finding in findings)
     if options.json:
         unknown = {"unknown": [_unknown(config, name).to_json()["error"] for name in missing]} if missing else {}
-        write_json({"ok": fine, "entries": [finding.to_json() for finding in findings], **unknown})
+        write_json(
+            {
+                "ok": fine,
+                "summary": _summary(findings),
+                "hints": _hints(findings),
+                "entries": [finding.to_json() for finding in findings],
+                **unknown,
+            }
+        )
     else:
         for finding in findings:
             show(console, finding)
         if not findings:
             console.line(EMPTY)
+        else:
+            counts = _summary(findings).items()
+            said = [f"{count} {what.replace('_', ' ')}" for what, count in counts if count or what == "ok"]
+            console.line(", ".join(said))
+        for hint in _hints(findings):
+            console.line(("hint: ", CYAN), hint)
         console.stream.flush()
         if missing:  # the others were asked all the same
             raise _unknown(config, *missing)
@@ -243,8 +342,8 @@ def _unknown(config: Config, *names: str) -> Complaint:
 
 
 def _mend(config: Config, name: str) -> str:
-    names: set[str] = set()
-    patterns: set[str] = set()
+    names: set[str] = set(config.ssh)
+    patterns: set[str] = set(config.ssh_patterns)
     for _, owned in config.entries():
         names.update(owned.hosts, owned.services)
         patterns.update(owned.host_patterns, owned.service_patterns)
@@ -263,7 +362,8 @@ COMMAND = Command(
     description="List the hosts and services that programs can name, with the tier of each restart and where it\n"
     "comes from, its quota, group and windows; or ask each of them once, many at a time.\n"
     "Nothing is changed. A service that is down is told as it is and is no mistake of the inventory.\n"
-    "Of a pattern, its entry alone can be checked, unless you say a name that it means.",
+    "An SSH machine on which no service is asked is connected to. Of a pattern, its entry can be checked and what all\n"
+    "its names share, such as a socket, unless you say a name that it means.",
     examples=(
         "guideway inventory list",
         "guideway inventory check",

@@ -13,6 +13,7 @@ from guideway.interpreter.records import StoreUnavailable
 from guideway.interpreter.risk import Quota
 from guideway.server import wiring
 from guideway.server.cli.console import DIM, GREEN, RED, YELLOW, Console, write_json
+from guideway.server.cli.inventory_target import machine_words, machines, target_of, target_words
 from guideway.server.config import Config
 from guideway.server.entries import ServiceEntry, ServicePatternEntry
 from guideway.server.policy import Policy
@@ -37,16 +38,19 @@ def list_inventory(config: Config, console: Console, *, as_json: bool) -> None:
         for tenant, owned in config.entries()
         for name, entry in sorted(owned.every_service().items())
     ]
+    ssh = machines(config)
     if as_json:
         unread = {"quotas": {"error": used.error}} if used.error else {}
-        write_json({"hosts": hosts, "services": services, **unread})
+        write_json({"hosts": hosts, "services": services, "ssh": ssh, **unread})
         return
-    if not hosts and not services:
+    if not hosts and not services and not ssh:
         console.line(EMPTY)
     for host in hosts:
         console.line(f"host     {host['name']}", (f" ({host['probe']}{of_tenant(host['tenant'])})", DIM))
     for service in services:
         _show(console, service)
+    for machine in ssh:
+        console.line(f"ssh      {machine['name']}", (f" ({machine_words(machine)})", DIM))
     if used.error:
         console.line(("quotas", YELLOW), f" as they are used are not known: {used.error}")
 
@@ -104,6 +108,7 @@ def _service(
         "tenant": tenant,
         "name": name,
         "driver": entry.kind,
+        **target_of(entry),
         "health": entry.health_kind,
         "restartable": common.restartable,
     }
@@ -140,7 +145,7 @@ def _service(
 def _show(console: Console, service: dict[str, Any]) -> None:
     health = f", health: {service['health']}" if service["health"] else ""
     fixed = "" if service["restartable"] else ", not restartable"
-    what = (f" ({service['driver']}{health}{fixed}{of_tenant(service['tenant'])})", DIM)
+    what = (f" ({service['driver']}{target_words(service)}{health}{fixed}{of_tenant(service['tenant'])})", DIM)
     restart = service["restart"]
     if restart is None:
         console.line(f"service  {service['name']}", what)
