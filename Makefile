@@ -57,7 +57,7 @@ demo-model: $(VENV)/.model ## let a small model write programs, with the grammar
 	@$(BIN)/guideway demo --model
 
 test: $(VENV)/.dev lint ## install what the tests need, check the code, run every test
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadgroup
 
 test-kubernetes: $(VENV)/.dev ## the tests of Kubernetes on a real API server, not on recorded answers; it is built once
 ifndef GUIDEWAY_TEST_KUBECONFIG
