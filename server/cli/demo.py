@@ -5,7 +5,8 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Final, NoReturn
 
 from guideway.server.cli.command import Command, Exit
@@ -38,13 +39,7 @@ def _run(options: argparse.Namespace) -> int:
             if options.json:
                 write_json(seen.to_json())
             if options.keep:
-                console.line("")
-                console.line("The processes stay until Ctrl-C. In another terminal:")
-                console.line(f"  export GUIDEWAY_CONFIG={made.configuration}")
-                console.line(f"  {sys.argv[0]} inventory check")
-                console.line(f'  echo \'TRY PING "api.internal" CATCH GET_STATUS "database"\' | {sys.argv[0]} run -')
-                console.stream.flush()
-                _wait_for_interrupt()
+                _stay(console, made.configuration)
     except DemoError as error:
         Console(options.color, error=True).line(("error: ", RED), str(error))
         return Exit.FAILED
@@ -68,12 +63,17 @@ def _signals_end_it() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _wait_for_interrupt() -> None:
-    try:
+def _stay(console: Console, configuration: Path) -> None:
+    """Say how to go on, and return at Ctrl-C; from the first line on that is no interruption any more."""
+    with suppress(KeyboardInterrupt):
+        console.line("")
+        console.line("The processes stay until Ctrl-C. In another terminal:")
+        console.line(f"  export GUIDEWAY_CONFIG={configuration}")
+        console.line(f"  {sys.argv[0]} inventory check")
+        console.line(f'  echo \'TRY PING "api.internal" CATCH GET_STATUS "database"\' | {sys.argv[0]} run -')
+        console.stream.flush()
         while True:
             time.sleep(3600)
-    except KeyboardInterrupt:
-        pass
 
 
 COMMAND = Command(

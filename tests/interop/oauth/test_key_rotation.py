@@ -56,7 +56,8 @@ async def test_no_call_is_lost_when_the_provider_changes_its_keys(
         async with anyio.create_task_group() as tasks:  # which brings tokens of the new keys, all at once
             for client in clients:
                 tasks.start_soon(step_up, client)
-        assert provider.asked.scopes == [BOTH] * len(clients)
+        # Each steps up once. On a busy machine one was seen to sign in again first, which loses no call either.
+        assert [scopes for scopes in provider.asked.scopes if scopes != READ] == [BOTH] * len(clients)
 
         async with all_calling(clients):
             await run_sync(provider.keys, "withdraw")
