@@ -362,8 +362,8 @@ COMMAND = Command(
     description="List the hosts and services that programs can name, with the tier of each restart and where it\n"
     "comes from, its quota, group and windows; or ask each of them once, many at a time.\n"
     "Nothing is changed. A service that is down is told as it is and is no mistake of the inventory.\n"
-    "An SSH machine on which no service is asked is connected to. Of a pattern, its entry can be checked and what all\n"
-    "its names share, such as a socket, unless you say a name that it means.",
+    "An SSH machine on which no service is asked is connected to. Of a pattern, its entry can be\n"
+    "checked and what all its names share, such as a socket, unless you say a name that it means.",
     examples=(
         "guideway inventory list",
         "guideway inventory check",
