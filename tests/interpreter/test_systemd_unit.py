@@ -25,6 +25,14 @@ class Variant(NamedTuple):
 
 
 GOOD: dict[str, Any] = {
+    "RefuseManualStart": False,
+    "RefuseManualStop": False,
+    "FragmentPath": "/etc/systemd/system/good.service",
+    "UnitFileState": "enabled",
+    **{
+        f"{time}TimestampMonotonic": 900
+        for time in ("ActiveEnter", "ActiveExit", "InactiveEnter", "InactiveExit", "StateChange")
+    },
     "Id": "good.service",
     "LoadState": "loaded",
     "LoadError": ["", ""],
