@@ -29,10 +29,7 @@ GOOD: dict[str, Any] = {
     "RefuseManualStop": False,
     "FragmentPath": "/etc/systemd/system/good.service",
     "UnitFileState": "enabled",
-    **{
-        f"{time}TimestampMonotonic": 900
-        for time in ("ActiveEnter", "ActiveExit", "InactiveEnter", "InactiveExit", "StateChange")
-    },
+    **{f"{time}TimestampMonotonic": 900 for time in ("ActiveEnter", "ActiveExit", "InactiveEnter", "InactiveExit")},
     "Id": "good.service",
     "LoadState": "loaded",
     "LoadError": ["", ""],

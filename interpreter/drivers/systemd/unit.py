@@ -128,7 +128,8 @@ class Unit:
                 start_limit_us=_typed(int, value.get("TimeoutStartUSec", 0)),
                 stop_limit_us=_typed(int, value.get("TimeoutStopUSec", 0)),
                 by_hand=not (_typed(bool, value["RefuseManualStart"]) or _typed(bool, value["RefuseManualStop"])),
-                ever_started=any(_typed(int, value[f"{time}TimestampMonotonic"]) for time in _TIMES),
+                ever_started=max(_typed(int, value[f"{time}TimestampMonotonic"]) for time in _TIMES)
+                > 0,  # each has to be there
                 stated=_is_stated(value),
             )
         except (AttributeError, IndexError, KeyError, TypeError):
