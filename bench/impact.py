@@ -21,7 +21,7 @@ from guideway.dsl.scopes import PROGRAM_SCOPES
 from guideway.interpreter.approvals import Who
 from guideway.interpreter.clearance import Clearance
 from guideway.interpreter.drivers.memory import MemoryDriver
-from guideway.interpreter.impact import Asked, Candidate, ImpactGate, NeedsApproval, Rules
+from guideway.interpreter.impact import ImpactGate, NeedsApproval
 from guideway.interpreter.inventory import Host, Inventory
 from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.principal import Principal
@@ -30,6 +30,7 @@ from guideway.interpreter.results import Step
 from guideway.interpreter.risk import HARMLESS, Impact, Quota, Reversibility, Risk
 from guideway.interpreter.service import Service
 from guideway.interpreter.store import open_store
+from guideway.interpreter.weighing import Asked, Candidate, Rules
 
 MOST_MICROSECONDS = 50
 RUNS, WARM = 2_000, 100

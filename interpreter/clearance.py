@@ -20,6 +20,7 @@ from guideway.interpreter.principal import Principal
 from guideway.interpreter.records import StoreUnavailable
 from guideway.interpreter.results import Outcome, Reason, Step
 from guideway.interpreter.risk import Tier
+from guideway.interpreter.weighing import frozen
 
 if TYPE_CHECKING:
     from guideway.interpreter.impact import ImpactGate
@@ -116,8 +117,3 @@ class Clearance:
 def _waited_words(waited: Waited) -> str:
     holder = f"run {waited.holder}" if waited.holder else "another run"
     return f"waited {waited.seconds:.3g} s for {waited.label}, which {holder}"
-
-
-def frozen(command: Command, why: str) -> Diagnostic:
-    """Say that what a command names may not be changed now."""
-    return Diagnostic(Code.FROZEN, f"`{command.target}` is {why}", command.target_span)

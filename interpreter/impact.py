@@ -5,21 +5,17 @@ without a look at any store. Where something cannot be decided, nothing mutates.
 """
 
 import logging
-import math
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
-from guideway.dsl.analysis import Analysis, WorstCase
-from guideway.dsl.ast import Restart
+from guideway.dsl.analysis import Analysis
 from guideway.dsl.errors import Code, Diagnostic, Refusal
 from guideway.dsl.printer import format_one_line
 from guideway.interpreter.approvals import (
-    LIFETIME,
     TICKET_ID,
     Binding,
     Cause,
@@ -31,92 +27,28 @@ from guideway.interpreter.approvals import (
     digest,
     one_line,
 )
-from guideway.interpreter.clearance import Clearance, frozen
-from guideway.interpreter.inventory import Inventory
+from guideway.interpreter.clearance import Clearance
 from guideway.interpreter.leases import Leases, Place, ProcessLeases
 from guideway.interpreter.notices import Event, Outbox, of_run
 from guideway.interpreter.principal import Principal
-from guideway.interpreter.quotas import Allowance, Overrun, overrun
+from guideway.interpreter.quotas import Allowance, overrun
 from guideway.interpreter.records import Mutation, Records, StoreUnavailable, TooManyOpen
 from guideway.interpreter.results import Step
-from guideway.interpreter.risk import NO_QUOTA, Quota, Tier
+from guideway.interpreter.risk import Tier
 from guideway.interpreter.service import Service
+from guideway.interpreter.weighing import (
+    DEFAULT_RULES,
+    Bounds,
+    Candidate,
+    Foreseen,
+    Rules,
+    Weighed,
+    closed,
+    mutations,
+    weigh,
+)
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What a tenant may do, or who belongs to none: restarts in a time, and at once. None is no bound."""
-
-    quota: Quota = NO_QUOTA
-    at_once: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """What is configured of the gate, beside what the inventory says of each service. Times are in seconds.
-
-    ``policy`` is, by tenant, the version of all that decides on a program there: a ticket made under another one is
-    void. ``groups`` says how many services of each may be restarted at once. ``wait`` is how long a restart waits for
-    another one that is in its way. ``can_ask`` says whether there is anybody who may approve what a caller asks for.
-    """
-
-    policy: Mapping[str | None, str] = field(default_factory=dict)
-    groups: Mapping[str, int] = field(default_factory=dict)
-    bounds: Mapping[str | None, Bounds] = field(default_factory=dict)
-    lifetime: float = LIFETIME
-    wait: float = 30.0
-    most_open: int = 20
-    own_requests: bool = False
-    can_ask: Callable[[Principal], bool] = lambda _: False
-
-
-DEFAULT_RULES: Final = Rules()
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What a caller adds to a program. ``ticket`` is the id of one that a person has approved.
-
-    ``break_glass`` is the caller's reason to ask for a run in spite of a freeze. ``client_says`` is what the client
-    calls itself.
-    """
-
-    ticket: str | None = None
-    break_glass: str | None = None
-    client_says: str | None = None
-
-
-NOTHING_ASKED: Final = Asked()
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A program that gates 1 and 2 let through, on its way through this one. ``now`` is when it came.
-
-    ``since`` is the same instant by the monotonic clock. A run ends after ``longest`` seconds, whatever it has done.
-    """
-
-    analysis: Analysis
-    worst_case: WorstCase
-    inventory: Inventory
-    caller: Principal
-    asked: Asked
-    run_id: str
-    now: float
-    since: float = field(default_factory=time.monotonic)
-    longest: float = math.inf
-
-    @property
-    def seconds(self) -> float:
-        """How long the run may take."""
-        return min(self.worst_case.seconds, self.longest)
-
-    @property
-    def later(self) -> float:
-        """The time now: what is asked of a store after it was waited for is not asked as of when the program came."""
-        return self.now + time.monotonic() - self.since
 
 
 class NeedsApproval(Refusal):
@@ -129,55 +61,6 @@ class NeedsApproval(Refusal):
     def to_json(self) -> dict[str, Any]:
         """Return the machine form, with the ticket."""
         return super().to_json() | {"approval": self.ticket.to_json()}
-
-
-@dataclass(frozen=True, slots=True)
-class Weighed:
-    """A program's highest tier, each of its mutations that has it with the source of that, and each mutation's tier."""
-
-    tier: Tier
-    causes: tuple[Cause, ...]
-    tiers: Mapping[tuple[str, str], Tier]
-
-    def of(self, target: str) -> Tier:
-        """Return the tier of restarting a service; the program's for what is no service, such as a tenant."""
-        return self.tiers.get((Restart.keyword, target), self.tier)
-
-    def above_quota(self, overruns: Iterable[Overrun]) -> tuple[Cause, ...]:
-        """Return why a person is asked where a program would go beyond quotas."""
-        return tuple(Cause(Restart.keyword, run.label, self.of(run.label), run.message, Need.QUOTA) for run in overruns)
-
-    def frozen(self, closed: Iterable[Diagnostic]) -> tuple[Cause, ...]:
-        """Return why a person is asked where services are closed."""
-        return tuple(
-            Cause(Restart.keyword, _closed_name(each), self.of(_closed_name(each)), each.message, Need.FROZEN)
-            for each in closed
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Foreseen:
-    """What stands between a program and its run: its tier, what may not be changed now, and quotas it would go beyond.
-
-    ``looked`` says whether the uses that count against quotas were looked at, where there is any quota.
-    """
-
-    weighed: Weighed
-    closed: tuple[Diagnostic, ...]
-    overruns: tuple[Overrun, ...]
-    looked: bool
-
-
-def weigh(analysis: Analysis, inventory: Inventory) -> Weighed:
-    """Return the tier of a program: the highest of its commands, those included that may not run."""
-    causes = []
-    for command, name in sorted(analysis.targets, key=lambda each: (each[1], each[0].keyword)):
-        if command.mutates:
-            effective = inventory.service(name).risk.effective(command)
-            causes.append(Cause(command.keyword, name, effective.tier, effective.source))
-    tier = max((cause.tier for cause in causes), default=Tier.SAFE)
-    tiers = {(cause.command, cause.target): cause.tier for cause in causes}
-    return Weighed(tier, tuple(cause for cause in causes if cause.tier == tier), tiers)
 
 
 class ImpactGate:
@@ -208,7 +91,7 @@ class ImpactGate:
             return clearance
         weighed = weigh(analysis, inventory)
         clearance.tier = weighed.tier
-        clearance.left = _mutations(candidate.worst_case)
+        clearance.left = mutations(candidate.worst_case)
         used: Ticket | None = None
         try:
             if candidate.asked.ticket is not None:
@@ -256,7 +139,7 @@ class ImpactGate:
             overruns = await self._records().overruns(allowances, candidate.now)
         else:
             overruns = [found for each in allowances if (found := overrun(each, (), candidate.now)) is not None]
-        return Foreseen(weighed, tuple(_closed(candidate)), tuple(overruns), looked=look or not allowances)
+        return Foreseen(weighed, closed(candidate), tuple(overruns), looked=look or not allowances)
 
     def policy(self, tenant: str | None) -> str:
         """Return the version of the policy of a tenant: what tickets made here are bound to."""
@@ -293,10 +176,10 @@ class ImpactGate:
         records, analysis = self._records(), candidate.analysis
         if not re.fullmatch(TICKET_ID, ticket_id):  # not every store takes any text
             raise refused(analysis, Code.APPROVAL_UNKNOWN, "there is no such ticket")
-        closed = _closed(candidate)
-        if closed:
+        shut = closed(candidate)
+        if shut:
             ticket = await records.ticket(ticket_id, candidate.later)  # what it asks never changes: no race
-            unasked = [] if ticket is None else [each for each in closed if each.message not in _broken(ticket)]
+            unasked = [] if ticket is None else [each for each in shut.values() if each.message not in _broken(ticket)]
             if unasked:
                 raise Refusal(unasked, analysis.program.source)
         answer = await records.use(
@@ -315,16 +198,16 @@ class ImpactGate:
 
     async def _reserve(self, candidate: Candidate, weighed: Weighed) -> bool:
         """Reserve what the run may do, and return whether anything had to be. Raises ``Refusal``."""
-        closed = _closed(candidate)
-        if closed and candidate.asked.break_glass is None:
-            raise Refusal(closed, candidate.analysis.program.source)
+        shut = closed(candidate)
+        if shut and candidate.asked.break_glass is None:
+            raise Refusal(shut.values(), candidate.analysis.program.source)
         causes = weighed.causes if weighed.tier is Tier.APPROVAL_REQUIRED else ()
         allowances = self._allowances(candidate)
-        if allowances and not causes and not closed:
+        if allowances and not causes and not shut:
             overruns = await self._records().reserve(candidate.run_id, allowances, candidate.later)
             causes = weighed.above_quota(overruns)
-        if causes or closed:
-            await self._ask(candidate, weighed, causes + weighed.frozen(closed), in_freeze=bool(closed))
+        if causes or shut:
+            await self._ask(candidate, weighed, causes + weighed.frozen(shut), in_freeze=bool(shut))
         return bool(allowances)
 
     async def _ask(
@@ -382,7 +265,7 @@ class ImpactGate:
     def _allowances(self, candidate: Candidate) -> list[Allowance]:
         """Return the bounds that a program's worst case is measured by; services of one unit count together."""
         tenant, seconds = candidate.caller.tenant, candidate.seconds
-        times = _mutations(candidate.worst_case)
+        times = mutations(candidate.worst_case)
         services = {name: candidate.inventory.service(name) for name in times}
         found = []
         if any(service.risk.limits.bounds for service in services.values()):
@@ -406,17 +289,6 @@ class ImpactGate:
             await self.records.close()
 
 
-def _closed(candidate: Candidate) -> list[Diagnostic]:
-    """Return, once for each service that may not be changed now, the first command that would."""
-    found: dict[str, Diagnostic] = {}
-    for command in candidate.analysis.commands:
-        if command.mutates and command.target not in found:
-            why = candidate.inventory.service(command.target).calendar.closed(candidate.now)
-            if why is not None:
-                found[command.target] = frozen(command, why)
-    return list(found.values())
-
-
 def refused(analysis: Analysis, code: Code, message: str) -> Refusal:
     """Return the refusal of a whole program, at its first mutation."""
     return Refusal([_diagnostic(analysis, code, message)], analysis.program.source)
@@ -430,7 +302,9 @@ def needs_approval(analysis: Analysis, ticket: Ticket, causes: Sequence[Cause] |
 
 def _why(causes: Sequence[Cause]) -> str:
     """Return causes in one line; what closes a service names it already."""
-    return "; ".join(cause.source if _closes(cause) else f"`{cause.target}`: {cause.source}" for cause in causes)
+    return "; ".join(
+        cause.source if cause.need is Need.FROZEN else f"`{cause.target}`: {cause.source}" for cause in causes
+    )
 
 
 def _diagnostic(analysis: Analysis, code: Code, message: str) -> Diagnostic:
@@ -438,24 +312,11 @@ def _diagnostic(analysis: Analysis, code: Code, message: str) -> Diagnostic:
     return Diagnostic(code, message, first.head_span)
 
 
-def _closed_name(closed: Diagnostic) -> str:
-    return closed.message.split("`")[1]
-
-
 def _broken(ticket: Ticket) -> frozenset[str]:
     """Return what a ticket breaks: what it showed as closing a service, and nothing else that closes the same one."""
     if ticket.question.break_glass is None:
         return frozenset()
-    return frozenset(cause.source for cause in ticket.question.causes if _closes(cause))
-
-
-def _closes(cause: Cause) -> bool:
-    return cause.source.startswith(f"`{cause.target}` is ")
-
-
-def _mutations(worst_case: WorstCase) -> Counter[str]:
-    """Return how often each service is restarted at most."""
-    return Counter({name: times for (keyword, name), times in worst_case.targets.items() if keyword == Restart.keyword})
+    return frozenset(cause.source for cause in ticket.question.causes if cause.need is Need.FROZEN)
 
 
 def _mutation(step: Step, run_id: str, who: Who) -> Mutation:

@@ -19,11 +19,12 @@ from guideway.dsl.scopes import Scope
 from guideway.interpreter.authorizer import require_scopes, require_targets, vocabulary
 from guideway.interpreter.clearance import Clearance
 from guideway.interpreter.evaluator import Evaluator
-from guideway.interpreter.impact import NOTHING_ASKED, Asked, Candidate, ImpactGate
+from guideway.interpreter.impact import ImpactGate
 from guideway.interpreter.inventory import Inventory
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.reads import READS_AT_ONCE, Places
 from guideway.interpreter.results import Observer, Report, Status
+from guideway.interpreter.weighing import NOTHING_ASKED, Asked, Candidate
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ from pydantic import BaseModel
 from guideway.dsl.scopes import Scope
 from guideway.interpreter.drivers.base import DriverOptions
 from guideway.interpreter.drivers.ways import SocketOptions
-from guideway.interpreter.impact import Rules
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.risk import MODEL_VERSION
+from guideway.interpreter.weighing import Rules
 from guideway.interpreter.windows import ALWAYS, Calendar, Freeze
 from guideway.server.config import Config
 from guideway.server.entries import Entries, ServiceEntry, ServicePatternEntry

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, Strict, model_validator
 
 from guideway.interpreter.approvals import LIFETIME
-from guideway.interpreter.impact import DEFAULT_RULES, Bounds
 from guideway.interpreter.probes.addresses import objection, parse
 from guideway.interpreter.quotas import DAY
 from guideway.interpreter.risk import Impact, Quota, Reversibility, Risk, Tier
+from guideway.interpreter.weighing import DEFAULT_RULES, Bounds
 from guideway.interpreter.windows import Freeze, Window
 from guideway.server.change_windows import read_window
 from guideway.server.section import FilePath, Section, Text, Url

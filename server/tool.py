@@ -23,11 +23,12 @@ from guideway.dsl.errors import Refusal, quoted
 from guideway.dsl.scopes import Scope
 from guideway.grammar import GrammarCopy
 from guideway.interpreter.approvals import MOST_WORDS
-from guideway.interpreter.impact import Asked, NeedsApproval
+from guideway.interpreter.impact import NeedsApproval
 from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.results import Event, Report, Status
 from guideway.interpreter.risk import MODEL_VERSION
+from guideway.interpreter.weighing import Asked
 from guideway.server.approvals.desk import Desk
 from guideway.server.asking import Asking, Conversation, Decided, Reply, Undecided
 from guideway.server.describe import describe

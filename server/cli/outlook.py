@@ -7,11 +7,11 @@ from guideway.dsl.analysis import Analysis, WorstCase
 from guideway.dsl.ast import Command
 from guideway.dsl.record import Record
 from guideway.interpreter.approvals import Cause, needs
-from guideway.interpreter.impact import NOTHING_ASKED, Candidate, Foreseen
 from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.records import StoreUnavailable
 from guideway.interpreter.risk import Tier, TierSource, own_tier
+from guideway.interpreter.weighing import NOTHING_ASKED, Candidate, Foreseen
 from guideway.server.cli.console import BOLD, Console
 
 NOT_LOOKED = "not looked at"
@@ -45,7 +45,7 @@ class Outlook(Record):
     @property
     def closed(self) -> list[str]:
         """What may not be changed now, in words."""
-        return [diagnostic.message for diagnostic in self.foreseen.closed]
+        return [why.message for why in self.foreseen.closed.values()]
 
     def verdict(self) -> str | None:
         """Say what stands between the program and its run, None where nothing does."""

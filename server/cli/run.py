@@ -14,10 +14,11 @@ from guideway.dsl.errors import Refusal
 from guideway.dsl.scopes import Scope
 from guideway.dsl.source import Source
 from guideway.interpreter.approvals import MOST_WORDS, TICKET_ID
-from guideway.interpreter.impact import Asked, NeedsApproval
+from guideway.interpreter.impact import NeedsApproval
 from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.results import Report, Status
+from guideway.interpreter.weighing import Asked
 from guideway.server import wiring
 from guideway.server.cli.command import Command, Complaint, Exit, add_configuration
 from guideway.server.cli.configured import explain_nobody, read_caller, read_config

@@ -69,7 +69,7 @@ async def test_a_person_reads_and_approves_and_the_program_runs_once(tmp_path: P
 
 async def ask_again(world: World, ticket: Ticket) -> str:
     """Call again with the ticket, and return how that ended."""
-    from guideway.interpreter.impact import Asked
+    from guideway.interpreter.weighing import Asked
     from tests.server.approvals.world import PROGRAM
 
     return (await world.pipeline.run(PROGRAM, MONA, asked=Asked(ticket=ticket.id))).status.value

@@ -11,7 +11,7 @@ import pytest
 from guideway.dsl.scopes import Scope
 from guideway.interpreter.approvals import Ticket, Who
 from guideway.interpreter.drivers.memory import MemoryDriver
-from guideway.interpreter.impact import Asked, ImpactGate, NeedsApproval, Rules
+from guideway.interpreter.impact import ImpactGate, NeedsApproval
 from guideway.interpreter.inventory import Host, Inventory
 from guideway.interpreter.notices import Event
 from guideway.interpreter.pipeline import Pipeline
@@ -21,6 +21,7 @@ from guideway.interpreter.results import Report
 from guideway.interpreter.risk import HARMLESS, Impact, Quota, Reversibility, Risk
 from guideway.interpreter.service import Service
 from guideway.interpreter.store import Store, open_store
+from guideway.interpreter.weighing import Asked, Rules
 from guideway.interpreter.windows import ALWAYS, Calendar
 
 MONA = Principal("mona", frozenset({Scope.READ, Scope.WRITE}), issuer="https://login.example", client="an-agent")

@@ -11,11 +11,12 @@ import pytest
 from tests.interpreter.gated import MONA, Clock, code, gated
 
 from guideway.interpreter.approvals import TicketState
-from guideway.interpreter.impact import Bounds, NeedsApproval
+from guideway.interpreter.impact import NeedsApproval
 from guideway.interpreter.leases import Place
 from guideway.interpreter.pipeline import Deadlines, Pipeline
 from guideway.interpreter.results import Reason, Report, Status
 from guideway.interpreter.risk import Quota
+from guideway.interpreter.weighing import Bounds
 from guideway.interpreter.windows import Calendar, Freeze
 
 pytestmark = pytest.mark.anyio

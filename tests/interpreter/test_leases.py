@@ -10,13 +10,14 @@ from tests.interpreter.worlds import OPERATOR
 
 from guideway.interpreter.drivers.base import Phase
 from guideway.interpreter.drivers.memory import MemoryDriver
-from guideway.interpreter.impact import ImpactGate, Rules
+from guideway.interpreter.impact import ImpactGate
 from guideway.interpreter.inventory import Inventory
 from guideway.interpreter.leases import Place
 from guideway.interpreter.pipeline import Deadlines, Pipeline
 from guideway.interpreter.results import Reason, Report, Status
 from guideway.interpreter.risk import HARMLESS
 from guideway.interpreter.service import Service
+from guideway.interpreter.weighing import Rules
 
 A, B = Place("a", 1, "service `a`"), Place("b", 1, "service `b`")
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from guideway.interpreter.impact import Asked
+from guideway.interpreter.weighing import Asked
 from guideway.server.approvals.desk import Desk
 from guideway.server.run_log import log_run
 from tests.server.approvals.world import APPROVER, ASKER, World

@@ -24,13 +24,14 @@ from guideway.dsl.scopes import Scope
 from guideway.interpreter.approvals import Binding, Ticket, Undecidable, Who
 from guideway.interpreter.drivers.base import Phase
 from guideway.interpreter.drivers.memory import MemoryDriver
-from guideway.interpreter.impact import Asked, ImpactGate, Rules
+from guideway.interpreter.impact import ImpactGate
 from guideway.interpreter.inventory import Inventory
 from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.quotas import Allowance
 from guideway.interpreter.service import Service
 from guideway.interpreter.store import Store, open_store
+from guideway.interpreter.weighing import Asked, Rules
 from tests.store.holder import where
 
 PROGRAM = 'RESTART "database"'

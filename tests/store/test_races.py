@@ -16,7 +16,8 @@ import anyio
 import pytest
 
 from guideway.interpreter.approvals import Ticket, TicketState, Undecidable
-from guideway.interpreter.impact import Asked, NeedsApproval
+from guideway.interpreter.impact import NeedsApproval
+from guideway.interpreter.weighing import Asked
 from tests.store.conftest import Place
 from tests.store.questions import NOW, question
 from tests.store.racer import ADA, MONA, PROGRAM, STEPS, pipeline

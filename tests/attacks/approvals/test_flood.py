@@ -15,11 +15,11 @@ import sqlalchemy as sa
 
 from guideway.interpreter.approvals import MOST_WORDS, TicketState, new_id
 from guideway.interpreter.drivers.base import Fault
-from guideway.interpreter.impact import NOTHING_ASKED
 from guideway.interpreter.notices import Event
 from guideway.interpreter.results import Reason, Status
 from guideway.interpreter.store import open_store
 from guideway.interpreter.store.tables import TICKETS
+from guideway.interpreter.weighing import NOTHING_ASKED
 from guideway.server.approvals.desk import MOST_TICKETS
 from guideway.server.approvals.view import facts
 from guideway.server.cli.tickets import TicketsHere, find, what_there_is

@@ -7,7 +7,7 @@ from typing import Any
 from guideway.dsl.scopes import Scope
 from guideway.interpreter.approvals import Question, Ticket, TicketState, Who
 from guideway.interpreter.drivers.memory import MemoryDriver
-from guideway.interpreter.impact import Asked, ImpactGate, NeedsApproval, Rules
+from guideway.interpreter.impact import ImpactGate, NeedsApproval
 from guideway.interpreter.inventory import Host, Inventory
 from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.principal import Principal
@@ -16,6 +16,7 @@ from guideway.interpreter.records import Mutation
 from guideway.interpreter.results import State
 from guideway.interpreter.risk import HARMLESS, Impact, Reversibility, Risk
 from guideway.interpreter.service import Service
+from guideway.interpreter.weighing import Asked, Rules
 from tests.server.approvals.records import RecordsInMemory
 
 ISSUER = "https://login.example"

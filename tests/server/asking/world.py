@@ -16,7 +16,7 @@ from mcp import Client
 from guideway.dsl.scopes import Scope
 from guideway.interpreter.approvals import Ticket, TicketState
 from guideway.interpreter.drivers.memory import MemoryDriver
-from guideway.interpreter.impact import ImpactGate, Rules
+from guideway.interpreter.impact import ImpactGate
 from guideway.interpreter.inventory import Host, Inventory
 from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.probes.memory import MemoryProbe
@@ -24,6 +24,7 @@ from guideway.interpreter.results import State
 from guideway.interpreter.risk import HARMLESS, Impact, Reversibility, Risk
 from guideway.interpreter.service import Service
 from guideway.interpreter.store import open_store
+from guideway.interpreter.weighing import Rules
 from guideway.interpreter.windows import Calendar, Freeze
 from guideway.server.oauth.caller import caller
 from guideway.server.request_state import Keys
