@@ -5,13 +5,16 @@ them together and gives them back together, and waits with nothing in its hand: 
 services in different order never wait for each other.
 """
 
+import math
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import anyio
+
+_Taken = TypeVar("_Taken")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +79,40 @@ class ProcessLeases:
     async def hold(self, places: Sequence[Place], run_id: str, wait: float) -> AsyncIterator[Waited]:
         """Hold every place, once all are free. Raises ``Busy``."""
         full = self.take(places, run_id)
-        waited = Waited(0.0) if full is None else await self._wait(places, run_id, wait, full)
+        waited = Waited(0.0)
+        if full is not None:
+
+            async def take() -> Full | None:
+                return self.take(places, run_id)
+
+            _, waited = await self.until_taken(take, full, wait, pause=math.inf, longest=math.inf)
         try:
             yield waited
         finally:
             self.give_back(places)
 
-    async def _wait(self, places: Sequence[Place], run_id: str, wait: float, full: Full) -> Waited:
+    async def until_taken(
+        self, take: Callable[[], Awaitable[_Taken | Full]], full: Full, wait: float, *, pause: float, longest: float
+    ) -> tuple[_Taken, Waited]:
+        """Try again until every place is taken, and return what ``take`` gives then.
+
+        Raises ``Busy`` after ``wait`` seconds.
+        After a place of this process that was full it is tried when one is given back; after one of another process
+        also after ``pause`` seconds, then after more and more of them up to ``longest``.
+        """
         since = anyio.current_time()
         with anyio.CancelScope(deadline=since + wait):
             while True:
-                await self.freed()
-                found = self.take(places, run_id)
-                if found is None:
-                    return Waited(anyio.current_time() - since, full.label, full.holder)
-                full = found
+                if full.here:
+                    await self.freed()
+                else:
+                    with anyio.move_on_after(pause):
+                        await self.freed()
+                    pause = min(pause * 1.5, longest)
+                taken = await take()
+                if not isinstance(taken, Full):
+                    return taken, Waited(anyio.current_time() - since, full.label, full.holder)
+                full = taken
         raise Busy(Waited(anyio.current_time() - since, full.label, full.holder))
 
     def take(self, places: Sequence[Place], run_id: str) -> Full | None:

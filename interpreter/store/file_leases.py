@@ -15,9 +15,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-import anyio
-
-from guideway.interpreter.leases import Busy, Full, Place, ProcessLeases, Waited
+from guideway.interpreter.leases import Full, Place, ProcessLeases, Waited
 from guideway.interpreter.records import StoreUnavailable
 from guideway.interpreter.store.folder import private_folder
 
@@ -46,33 +44,20 @@ class FileLeases:
     @asynccontextmanager
     async def hold(self, places: Sequence[Place], run_id: str, wait: float) -> AsyncIterator[Waited]:
         """Hold every place, once all are free. Raises ``Busy``, or ``StoreUnavailable``."""
-        taken = self._try(places, run_id)
-        waited = Waited(0.0)
-        if isinstance(taken, Full):
-            taken, waited = await self._wait(places, run_id, wait, taken)
+        found = self._try(places, run_id)
+        if isinstance(found, Full):
+
+            async def take() -> list[_Locked] | Full:
+                return self._try(places, run_id)
+
+            taken, waited = await self._here.until_taken(take, found, wait, pause=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
+        else:
+            taken, waited = found, Waited(0.0)
         try:
             yield waited
         finally:
             self._unlock(taken)
             self._here.give_back(places)
-
-    async def _wait(
-        self, places: Sequence[Place], run_id: str, wait: float, full: Full
-    ) -> tuple[list[_Locked], Waited]:
-        since, pause = anyio.current_time(), _FIRST_PAUSE
-        with anyio.CancelScope(deadline=since + wait):
-            while True:
-                if full.here:
-                    await self._here.freed()
-                else:
-                    with anyio.move_on_after(pause):
-                        await self._here.freed()
-                    pause = min(pause * 1.5, _LONGEST_PAUSE)
-                taken = self._try(places, run_id)
-                if not isinstance(taken, Full):
-                    return taken, Waited(anyio.current_time() - since, full.label, full.holder)
-                full = taken
-        raise Busy(Waited(anyio.current_time() - since, full.label, full.holder))
 
     def _try(self, places: Sequence[Place], run_id: str) -> list[_Locked] | Full:
         """Take every place at once, or none; return the locked files. Nothing is awaited here."""

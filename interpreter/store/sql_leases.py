@@ -10,11 +10,12 @@ import threading
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 import anyio
 
-from guideway.interpreter.leases import Busy, Full, Place, ProcessLeases, Waited
+from guideway.interpreter.leases import Full, Place, ProcessLeases, Waited
 from guideway.interpreter.records import StoreUnavailable
 from guideway.interpreter.store.opened import Opened
 
@@ -45,7 +46,11 @@ class SqlLeases:
         """Hold every place, once all are free. Raises ``Busy``, or ``StoreUnavailable``."""
         holder = uuid.uuid4().hex
         full = await self._try(places, run_id, holder)
-        waited = Waited(0.0) if full is None else await self._wait(places, run_id, holder, wait, full)
+        waited = Waited(0.0)
+        if full is not None:
+            _, waited = await self._here.until_taken(
+                partial(self._try, places, run_id, holder), full, wait, pause=_FIRST_PAUSE, longest=_LONGEST_PAUSE
+            )
         try:
             yield waited
         finally:
@@ -53,22 +58,6 @@ class SqlLeases:
                 await self._give_back(holder)
             finally:
                 self._here.give_back(places)
-
-    async def _wait(self, places: Sequence[Place], run_id: str, holder: str, wait: float, full: Full) -> Waited:
-        since, pause = anyio.current_time(), _FIRST_PAUSE
-        with anyio.CancelScope(deadline=since + wait):
-            while True:
-                if full.here:
-                    await self._here.freed()
-                else:
-                    with anyio.move_on_after(pause):
-                        await self._here.freed()
-                    pause = min(pause * 1.5, _LONGEST_PAUSE)
-                found = await self._try(places, run_id, holder)
-                if found is None:
-                    return Waited(anyio.current_time() - since, full.label, full.holder)
-                full = found
-        raise Busy(Waited(anyio.current_time() - since, full.label, full.holder))
 
     async def _try(self, places: Sequence[Place], run_id: str, holder: str) -> Full | None:
         """Take every place, or say which one is full: then none was taken. The same where it is cancelled."""
