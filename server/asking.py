@@ -120,14 +120,7 @@ class Asking:
         """Ask about a ticket. ``again`` is whether its caller knows of it already: then nobody is asked twice."""
         if ticket.state is TicketState.APPROVED:
             return Decided(ticket.id)
-        mode = mode_of(
-            call.ctx.session.client_capabilities,
-            call.ctx.protocol_version,
-            call.caller,
-            ticket,
-            page=self.page,
-            forms=self._trusted,
-        )
+        mode = self._mode(call, ticket)
         if again:
             return Decided(ticket.id) if await self._waited(call, ticket) else Undecided(ticket, "")
         if mode is None:
@@ -140,6 +133,17 @@ class Asking:
         if not call.ctx.session.can_send_request:
             return Undecided(ticket, "")
         return await self._live(call, ticket, mode)
+
+    def _mode(self, call: "Conversation", ticket: Ticket) -> Mode | None:
+        """Return in which way a client is asked about a ticket, None where in none."""
+        return mode_of(
+            call.ctx.session.client_capabilities,
+            call.ctx.protocol_version,
+            call.caller,
+            ticket,
+            page=self.page,
+            forms=self._trusted,
+        )
 
     @property
     def _trusted(self) -> frozenset[str]:
@@ -162,14 +166,7 @@ class Asking:
 
     def _once_more(self, call: "Conversation", ticket: Ticket, question: Question) -> Turn:
         """Ask what was not answered; the protocol has a server do so."""
-        mode = mode_of(
-            call.ctx.session.client_capabilities,
-            call.ctx.protocol_version,
-            call.caller,
-            ticket,
-            page=self.page,
-            forms=self._trusted,
-        )
+        mode = self._mode(call, ticket)
         if question.rounds >= MOST_ROUNDS or mode is not question.mode:
             return Undecided(ticket, "the question was not answered")
         return self._reply(ticket, question.model_copy(update={"rounds": question.rounds + 1}))
