@@ -158,6 +158,7 @@ def _configuration(options: argparse.Namespace) -> Iterator[Finding]:
     yield from _tls(config)
     yield from _issuers(config)
     yield from _risk(config)
+    yield from _replicas(config)
     yield from _webhooks(config)
     yield from _inventory(config)
 
@@ -204,6 +205,13 @@ def _risk(config: "Config") -> Iterator[Finding]:
     from guideway.server.cli.risk_findings import look_at_risk  # noqa: PLC0415  # see above
 
     yield from look_at_risk(config)
+
+
+def _replicas(config: "Config") -> Iterator[Finding]:
+    """Look at what replicas would have to share, where the store is one for them."""
+    from guideway.server.cli.replica_findings import look_at_replicas  # noqa: PLC0415  # see above
+
+    yield from look_at_replicas(config)
 
 
 def _webhooks(config: "Config") -> Iterator[Finding]:

@@ -1,9 +1,9 @@
 """DPoP: whoever shows a token that is bound to a key proves with each request that they have the key (RFC 9449).
 
 A proof is a small JWT that the client signs for one request. It is believed once: what was shown is remembered for as
-long as it would be believed again. That memory is this process's own: behind one address, several of them do not know
-what the others saw, and a proof that is caught on its way can be shown once to each within ``OLDEST`` seconds. The
-server's own nonces (RFC 9449, section 9) are not asked for. No part of a proof or of a token is in any message.
+long as it would be believed again, by this process, and where replicas share a store there too, so that one that is
+caught on its way is good at none of them. The server's own nonces (RFC 9449, section 9) are not asked for. No part of a
+proof or of a token is in any message.
 """
 
 import base64
@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from joserfc.errors import JoseError
@@ -32,6 +32,12 @@ OLDEST: Final = 60
 
 EARLIEST: Final = 30
 """Seconds by which a client's clock may be ahead."""
+
+APART: Final = 10
+"""Seconds by which the clocks of replicas, and of what they share, may differ."""
+
+STORE_SECONDS: Final = 5
+"""Seconds until somebody is to try again whose proof could not be looked for."""
 
 MOST_BYTES: Final = 4096
 """A longer proof is refused unread. With an RSA key of 4,096 bits one has about 2,000."""
@@ -65,19 +71,55 @@ class ProofRefused(Exception):  # noqa: N818  # it is an answer, not a fault
     """The proof is not believed: ``invalid_dpop_proof`` (RFC 9449, section 7.1). The message is the description."""
 
 
+class Shared(Protocol):
+    """What replicas remember together."""
+
+    async def put(self, digest: str, until: float) -> bool:
+        """Remember a proof; say whether no replica has been shown it before. May raise ``StoreUnavailable``."""
+        ...
+
+
+class Shown(NamedTuple):
+    """A proof that was believed: its digest, and when it was made, in seconds since the epoch."""
+
+    digest: bytes
+    issued: float
+
+
 class Proofs:
     """Checks proofs, and remembers those that it believed. One for a server, whatever it serves."""
 
-    def __init__(self, *, most: int = MOST_REMEMBERED, clock: Callable[[], float] = time.time) -> None:
-        """``most`` proofs are remembered; while there are as many, nobody with a bound token is let in."""
+    def __init__(
+        self,
+        shared: Shared | None = None,
+        *,
+        most: int = MOST_REMEMBERED,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """``most`` proofs are remembered; while there are as many, nobody with a bound token is let in.
+
+        ``shared`` is None where this process alone is shown proofs.
+        """
+        self._shared = shared
         self._most = most
         self._clock = clock
         self._seen: set[bytes] = set()
         self._by_time: list[tuple[float, bytes]] = []  # a heap
         self._forgotten_until = float("-inf")
 
-    def check(self, values: Sequence[str], *, method: str, url: str, token: str, key_thumbprint: str) -> None:
-        """Check the proof that came with a token: RFC 9449, section 4.3.
+    async def require(self, values: Sequence[str], *, method: str, url: str, token: str, key_thumbprint: str) -> None:
+        """Check the proof that came with a token as ``check`` does, and that no other replica has been shown it.
+
+        Raises ``StoreUnavailable`` too, where that cannot be looked for: then nobody is let in.
+        """
+        shown = self.check(values, method=method, url=url, token=token, key_thumbprint=key_thumbprint)
+        if self._shared is None:
+            return
+        if not await self._shared.put(shown.digest.hex(), shown.issued + OLDEST + APART):
+            raise ProofRefused("the proof was used before, or is too old by the clock that replicas share")
+
+    def check(self, values: Sequence[str], *, method: str, url: str, token: str, key_thumbprint: str) -> Shown:
+        """Check the proof that came with a token: RFC 9449, section 4.3; and that it is new to this process.
 
         ``values`` are those of all DPoP headers of the request. ``method`` is the request's; ``url`` is where clients
         send it to, by the configuration and never by the request. ``key_thumbprint`` is the token's ``cnf.jkt``
@@ -102,10 +144,14 @@ class Proofs:
         issued = _issued(claims.get("iat"), now)
         if not _is_signed(proof, key):
             raise ProofRefused("the proof is not signed by its key")
-        self._remember(issued, hashlib.sha256(f"{key_thumbprint} {jti}".encode("utf-8", "surrogatepass")).digest(), now)
+        digest = hashlib.sha256(f"{key_thumbprint} {jti}".encode("utf-8", "surrogatepass")).digest()
+        shown = Shown(digest, issued)
+        self._remember(shown, now)
+        return shown
 
-    def _remember(self, issued: float, proof: bytes, now: float) -> None:
+    def _remember(self, shown: Shown, now: float) -> None:
         """Remember a proof until it would be too old. Raises where it is known, or cannot be remembered."""
+        proof, issued = shown
         while self._by_time and self._by_time[0][0] < now - OLDEST:
             self._forgotten_until, forgotten = heapq.heappop(self._by_time)
             self._seen.discard(forgotten)

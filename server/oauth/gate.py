@@ -29,9 +29,10 @@ from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Request
 
 from guideway.dsl.scopes import PROGRAM_SCOPES, Scope
+from guideway.interpreter.records import StoreUnavailable
 from guideway.server.oauth.access import Access
 from guideway.server.oauth.challenge import Challenges, Scheme
-from guideway.server.oauth.dpop import ProofRefused, Proofs
+from guideway.server.oauth.dpop import STORE_SECONDS, ProofRefused, Proofs, Shared
 from guideway.server.oauth.refusal_log import RefusalLog
 from guideway.server.oauth.sdk_token import sdk_token
 from guideway.server.oauth.verified import IssuerUnavailable, TokenRefused, Verified
@@ -57,7 +58,8 @@ class Gate:
 
     A path that ends in a slash stands for everything below it. Each guarded one has the scopes of which a token must
     have any. ``required_scopes`` gives the scopes that the program of a ``tools/call`` needs, by the call's
-    ``params``; none where it finds no program.
+    ``params``; none where it finds no program. ``proofs`` is what replicas remember of them together, None where there
+    is but one.
     """
 
     def __init__(
@@ -68,12 +70,13 @@ class Gate:
         public: Collection[str],
         guarded: Mapping[str, frozenset[Scope]],
         required_scopes: Callable[[object], frozenset[Scope]],
+        proofs: Shared | None = None,
     ) -> None:
         self._app = app
         self._known = AuthContextMiddleware(app)
         self._access = access
         self._challenges = Challenges(access)
-        self._proofs = Proofs()
+        self._proofs = Proofs(proofs)
         self._refusals = RefusalLog()
         self._public = _Places(dict.fromkeys(public, frozenset[Scope]()))
         self._guarded = _Places(guarded)
@@ -151,7 +154,7 @@ class Gate:
         try:
             verified = await self._access.verifier.verify(token)
             proves = Scheme.DPOP if verified.key_thumbprint else scheme
-            self._check_binding(request, scheme, token, verified)
+            await self._check_binding(request, scheme, token, verified)
         except ProofRefused as refused:
             self._refusals.note("a proof", str(refused), _client(request))
             return self._challenges.invalid_proof(str(refused))
@@ -160,6 +163,10 @@ class Gate:
             return self._challenges.invalid_token(str(refused), proves, self._first(request))
         except IssuerUnavailable as error:
             return self._challenges.unavailable(error)
+        except StoreUnavailable as error:
+            self._refusals.note("a proof", f"whether it is new cannot be said, the store: {error}", _client(request))
+            told = IssuerUnavailable("whether the proof was used before cannot be said now", STORE_SECONDS)
+            return self._challenges.unavailable(told)
         except Exception as error:  # noqa: BLE001  # an error of this program, which must let nobody in
             # Without the error's own words: what failed on a token may quote it.
             where = "".join(traceback.format_tb(error.__traceback__))
@@ -167,10 +174,11 @@ class Gate:
             return self._challenges.broken()
         return verified
 
-    def _check_binding(self, request: Request, scheme: Scheme, token: str, verified: Verified) -> None:
+    async def _check_binding(self, request: Request, scheme: Scheme, token: str, verified: Verified) -> None:
         """Hold a token to the key that it is bound to: RFC 9449, section 7.
 
-        Raises ``TokenRefused``, ``ProofRefused``, and ``IssuerUnavailable`` where no more proofs can be remembered.
+        Raises ``TokenRefused``, ``ProofRefused``, and where no more proofs can be remembered ``IssuerUnavailable``, or
+        ``StoreUnavailable``.
         """
         if verified.key_thumbprint is None:
             if scheme is Scheme.DPOP:
@@ -180,7 +188,7 @@ class Gate:
         elif scheme is not Scheme.DPOP:
             raise TokenRefused("the token is bound to a key, so that its scheme is DPoP")
         else:
-            self._proofs.check(
+            await self._proofs.require(
                 [value.decode("latin-1") for name, value in request["headers"] if name == b"dpop"],
                 method=request["method"],
                 url=self._access.url(request["path"]),

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guideway.server.oauth.dpop import ALGORITHMS, EARLIEST, MOST_BYTES, OLDEST, ProofRefused, Proofs
+from guideway.interpreter.records import StoreUnavailable
+from guideway.server.oauth.dpop import ALGORITHMS, APART, EARLIEST, MOST_BYTES, OLDEST, ProofRefused, Proofs
 from guideway.server.oauth.verified import IssuerUnavailable
 from tests.attacks.oauth import forge
 from tests.attacks.oauth.forge import MISSING, Key, ec_key, ed_key, proof, rsa_key
@@ -431,3 +432,44 @@ def test_what_is_remembered_is_bounded(clock: Clock) -> None:
 
 def test_the_clock_is_the_systems() -> None:
     checking(Proofs())(made(iat=time.time()))
+
+
+class Shared:
+    """What replicas remember together, as a store does it that can be away."""
+
+    def __init__(self) -> None:
+        self.until: dict[str, float] = {}
+        self.is_away = False
+
+    async def put(self, digest: str, until: float) -> bool:
+        if self.is_away:
+            raise StoreUnavailable("the database is away")
+        if digest in self.until:
+            return False
+        self.until[digest] = until
+        return True
+
+
+ASKED: dict[str, Any] = {"method": "POST", "url": URL, "token": TOKEN, "key_thumbprint": KEY.thumbprint()}
+
+
+@pytest.mark.anyio
+async def test_replicas_believe_a_proof_once_together(clock: Clock) -> None:
+    shared, used = Shared(), made()
+    here, there = Proofs(shared, clock=clock), Proofs(shared, clock=clock)
+    await here.require([used], **ASKED)
+    with pytest.raises(ProofRefused, match="used before"):
+        await there.require([used], **ASKED)
+    await there.require([made()], **ASKED)
+    assert [*shared.until.values()] == [int(NOW) + OLDEST + APART] * 2
+
+
+@pytest.mark.anyio
+async def test_where_replicas_cannot_ask_each_other_nobody_is_let_in(clock: Clock) -> None:
+    shared = Shared()
+    proofs = Proofs(shared, clock=clock)
+    shared.is_away = True
+    with pytest.raises(StoreUnavailable):
+        await proofs.require([made()], **ASKED)
+    shared.is_away = False
+    await proofs.require([made()], **ASKED)
