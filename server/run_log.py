@@ -1,13 +1,14 @@
 """What the log says of runs: one line each, with who asked and how it ended, and never a program's text.
 
 A subject, a tenant and a client are an issuer's words: each is cut, and quoted so that none can pass for another field.
+What a line says comes beside it as fields too, for logs in JSON.
 """
 
 import json
 import logging
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from guideway.dsl.ast import Restart
 from guideway.dsl.scopes import PROGRAM_SCOPES, Scope, scope_list
@@ -31,7 +32,22 @@ def log_run(report: Report, caller: Principal, ticket_id: str | None = None) -> 
     _log.info(
         "run %s: %s, %d steps, %.3f s; %s%s",
         *(report.run_id, status, len(report.steps), report.seconds, _links(report, ticket_id), who(caller)),
+        extra={"fields": _run_fields(report, ticket_id) | who_fields(caller)},
     )
+
+
+def _run_fields(report: Report, ticket_id: str | None) -> dict[str, Any]:
+    asks = report.refusal.ticket if isinstance(report.refusal, NeedsApproval) else None
+    shown = asks.id if asks is not None else ticket_id
+    return {
+        "run_id": report.run_id,
+        "status": report.status.value,
+        "refusal": None if report.refusal is None else report.refusal.code.value,
+        "steps": len(report.steps),
+        "seconds": report.seconds,
+        "ticket": None if shown is None else _cut(shown),
+        "services": [] if report.worst_case is None else _restarted(report.worst_case.targets)[:_MOST_SERVICES],
+    }
 
 
 def _links(report: Report, ticket_id: str | None) -> str:
@@ -72,9 +88,13 @@ def reason(text: str | None) -> str:
 
 def _services(targets: Mapping[tuple[str, str], int]) -> str:
     """Return the services that a program may restart, the first few of many, empty where there are none."""
-    names = sorted({name for keyword, name in targets if keyword == Restart.keyword})
+    names = _restarted(targets)
     more = f" and {len(names) - _MOST_SERVICES} more" if len(names) > _MOST_SERVICES else ""
     return json.dumps(", ".join(names[:_MOST_SERVICES]) + more) if names else ""
+
+
+def _restarted(targets: Mapping[tuple[str, str], int]) -> list[str]:
+    return sorted({name for keyword, name in targets if keyword == Restart.keyword})
 
 
 def _id(ticket_id: str) -> str:
@@ -83,20 +103,35 @@ def _id(ticket_id: str) -> str:
 
 def log_scopes_missing(caller: Principal, required: frozenset[Scope]) -> None:
     """Log that a program was not run because the token of its caller has too few scopes, which is how it was told."""
-    _log.info("no run: insufficient_scope, %s is needed; %s", scope_list(required), who(caller))
+    fields = {"refusal": "insufficient_scope", "required_scopes": sorted(required)} | who_fields(caller)
+    _log.info(
+        "no run: insufficient_scope, %s is needed; %s", scope_list(required), who(caller), extra={"fields": fields}
+    )
 
 
 def log_not_let_in(caller: Principal, any_of: frozenset[Scope]) -> None:
     """Log that a request got no further than its path, because its token has none of the scopes that lead there."""
     needed = "a diagnostic scope" if any_of == PROGRAM_SCOPES else scope_list(any_of)
-    _log.info("not let in: insufficient_scope, %s is needed; %s", needed, who(caller))
+    fields = {"refusal": "insufficient_scope"} | who_fields(caller)
+    _log.info("not let in: insufficient_scope, %s is needed; %s", needed, who(caller), extra={"fields": fields})
 
 
 def who(caller: Principal) -> str:
     """Return a caller in one line."""
+    return " ".join(
+        f"{name}={'-' if value is None else json.dumps(value)}" for name, value in who_fields(caller).items()
+    )
+
+
+def who_fields(caller: Principal) -> dict[str, str | None]:
+    """Return a caller as fields, each cut."""
     fields = {"subject": caller.subject, "issuer": caller.issuer, "tenant": caller.tenant, "client": caller.client}
-    return " ".join(f"{name}={'-' if value is None else _field(value)}" for name, value in fields.items())
+    return {name: None if value is None else _cut(value) for name, value in fields.items()}
 
 
 def _field(text: str) -> str:
-    return json.dumps(text if len(text) <= _MOST else f"{text[:_MOST]}…")
+    return json.dumps(_cut(text))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MOST else f"{text[:_MOST]}…"

@@ -95,6 +95,7 @@ class TlsSection(Section):
 
 
 LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["text", "json"]
 
 
 class ServerSection(Section):
@@ -102,7 +103,7 @@ class ServerSection(Section):
 
     ``url`` is the endpoint as clients reach it, and so the resource that tokens are for (RFC 8707); None where that is
     the address that is listened on. ``proxies`` are the reverse proxies whose forwarded headers are believed.
-    From ``log_level`` on is logged; ``info`` has a line a run.
+    From ``log_level`` on is logged, in ``log_format``; ``info`` has a line a run.
     """
 
     host: Annotated[str, AfterValidator(_address)] = "127.0.0.1"
@@ -111,6 +112,7 @@ class ServerSection(Section):
     tls: TlsSection | None = None
     proxies: Annotated[tuple[Annotated[Network, BeforeValidator(_network)], ...], Strict(False)] = ()
     log_level: LogLevel = "info"
+    log_format: LogFormat = "text"
 
 
 class IntrospectionSection(Section):

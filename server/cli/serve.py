@@ -21,7 +21,7 @@ from guideway.server.cli.command import Command, Complaint, Exit, add_configurat
 from guideway.server.cli.configured import complaint, explain_nobody, read_caller, read_config, read_tls
 from guideway.server.cli.console import Console, clean, write_json
 from guideway.server.cli.development import tokens_let_in
-from guideway.server.cli.logs import log_from
+from guideway.server.cli.logs import log_from, teller
 from guideway.server.config import Config, exposure
 from guideway.server.config_errors import ConfigError
 from guideway.server.development_issuer.sign_in import new_code
@@ -29,7 +29,7 @@ from guideway.server.oauth.access import Access
 from guideway.server.oauth.caller import caller as caller_by_token
 from guideway.server.request_state import configured_keys, keys_note
 from guideway.server.section import is_loopback
-from guideway.server.sections import LogLevel
+from guideway.server.sections import LogFormat, LogLevel
 from guideway.server.tool import ToolServer, build_server
 from guideway.server.webhooks.configured import courier_of
 from guideway.server.webhooks.courier import Courier
@@ -53,14 +53,22 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LEVEL",
         help=f"what is logged to standard error: {', '.join(get_args(LogLevel))}; without it, what [server] says",
     )
+    parser.add_argument(
+        "--log-format",
+        choices=get_args(LogFormat),
+        metavar="FORMAT",
+        help="how: text, or json, one object a line; without it, as [server] says",
+    )
     add_configuration(parser)
 
 
 def _run(options: argparse.Namespace) -> int:
     config = read_config(options)
-    log_from(options.log_level or config.server.log_level)
+    log_format = options.log_format or config.server.log_format
+    log_from(options.log_level or config.server.log_level, log_format)
     # Standard output belongs to the protocol or to --json, so everything that people read goes to standard error.
     errors = Console(options.color, error=True)
+    say = teller(errors, log_format, __name__)
     by_token = not options.stdio and config.asks_for_tokens
     who = _Tokens(options, config) if by_token else _Configured(options, config)
     serve: Callable[[ToolServer], Awaitable[None]]
@@ -68,24 +76,24 @@ def _run(options: argparse.Namespace) -> int:
     if options.stdio:
         if options.json:
             raise Complaint("--json cannot go with --stdio: standard output belongs to the protocol")
-        errors.line(f"serving standard input and output {who}")
+        say(f"serving standard input and output {who}")
         serve = serve_stdio
     else:
         host, port = _address(options.http, config)
         tls = read_tls(config)
         for warning in tls.warnings(datetime.datetime.now(datetime.UTC)) if tls else ():
-            errors.line(f"warning: {warning}")
+            say(f"warning: {warning}")
 
         def tell(url: str) -> None:
             if options.json:
                 write_json({"url": url, **who.to_json(config.server.url or url)})
                 sys.stdout.flush()
             known.append(config.server.url or url)
-            errors.line(f"serving {url} {who}; Ctrl-C stops it")
+            say(f"serving {url} {who}; Ctrl-C stops it")
             if who.page:
-                errors.line(f"people approve at {who.page}")
+                say(f"people approve at {who.page}")
             if who.sign_in:
-                errors.line(who.sign_in)
+                say(who.sign_in)
             errors.stream.flush()
 
         serve = partial(
@@ -99,7 +107,7 @@ def _run(options: argparse.Namespace) -> int:
             proxies=config.server.proxies,
         )
     for note in filter(None, (who.note, keys_note(config))):
-        errors.line(f"note: {note}")
+        say(f"note: {note}")
     errors.stream.flush()
     pipeline = wiring.build(config)
     server = _server(config, pipeline, who.caller)
