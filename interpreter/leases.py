@@ -28,11 +28,15 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Waited:
-    """How long a run waited, in seconds, and for what: the label of the place, and who held it where that is known."""
+    """How long a run waited, in seconds, and for what: the label of the place, and who held it where that is known.
+
+    ``orphan`` is the run whose process was lost while it held a place that was taken.
+    """
 
     seconds: float
     label: str | None = None
     holder: str | None = None
+    orphan: str | None = None
 
 
 class Busy(Exception):  # noqa: N818  # it is an answer, not a fault

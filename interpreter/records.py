@@ -25,9 +25,11 @@ class TooManyOpen(Exception):  # noqa: N818  # it is an answer, not a fault
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """What one restart of a service did: for those who decide on the next one, and for quotas.
+    """What one restart of a service did: for those who decide on the next one.
 
-    ``outcome`` is ``ok``, a reason of failure, or None where it is under way or its process was lost.
+    ``outcome`` is ``ok``, a reason of failure, ``cancelled``, None while it is under way, or ``unknown`` where its
+    process was lost. ``number`` counts a run's restarts from 1, ``key`` is what is really restarted (``Service.key``).
+    One that has not ended by ``until`` never will.
     """
 
     run_id: str
@@ -37,6 +39,9 @@ class Mutation:
     ended_at: float | None = None
     outcome: str | None = None
     message: str | None = None
+    number: int = 1
+    key: str = ""
+    until: float | None = None
 
 
 class Records(Protocol):
@@ -96,12 +101,12 @@ class Records(Protocol):
         """
         ...
 
-    def note(self, mutations: Sequence[tuple[str | None, Mutation]]) -> None:
-        """Keep mutations, each with its tenant, for those who decide on later ones: soon, and nobody waits for it."""
+    async def history(self, tenant: str | None, services: Collection[str], *, most: int = 5) -> list[Mutation]:
+        """Return the last mutations of each service, all that were put into the trail included, the newest first."""
         ...
 
-    async def history(self, tenant: str | None, services: Collection[str], *, most: int = 5) -> list[Mutation]:
-        """Return the last mutations of each service, all that were noted included, the newest first."""
+    async def check(self, now: float) -> None:
+        """Read and write something, so that it is known whether that can be done now."""
         ...
 
     async def close(self) -> None:

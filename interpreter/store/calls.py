@@ -1,6 +1,6 @@
 """All that can be asked of an open database, in one place: loaded with the database, by the first call."""
 
-from guideway.interpreter.store import mutations, outbox, places, sessions, tickets, uses
+from guideway.interpreter.store import mutations, outbox, places, proofs, sessions, tickets, trail, trail_pages, uses
 
 
 class Calls:
@@ -8,6 +8,7 @@ class Calls:
 
     ask = staticmethod(tickets.ask)
     find = staticmethod(tickets.find)
+    find_all = staticmethod(tickets.find_all)
     newest = staticmethod(tickets.newest)
     decide = staticmethod(tickets.decide)
     use = staticmethod(tickets.use)
@@ -15,7 +16,11 @@ class Calls:
     beyond = staticmethod(uses.beyond)
     made = staticmethod(uses.times)
     settle = staticmethod(uses.settle)
-    keep_mutations = staticmethod(mutations.keep)
+    append = staticmethod(trail.append)
+    checkpoint = staticmethod(trail.checkpoint)
+    heads = staticmethod(trail_pages.heads)
+    records = staticmethod(trail_pages.records)
+    checkpoints = staticmethod(trail_pages.checkpoints)
     last_mutations = staticmethod(mutations.last)
     put_event = staticmethod(outbox.put)
     notice_is_due = staticmethod(outbox.is_due)
@@ -30,3 +35,5 @@ class Calls:
     take_places = staticmethod(places.take)
     renew_places = staticmethod(places.renew)
     give_places_back = staticmethod(places.give_back)
+    put_proof = staticmethod(proofs.put)
+    prune_proofs = staticmethod(proofs.prune)

@@ -33,6 +33,8 @@ class Database:
 
     def __init__(self, engine: sa.Engine, place: str) -> None:
         self._engine = engine
+        self._writer = engine.execution_options(**{_WRITES: True})
+        self._errors: type[Exception] = engine.dialect.loaded_dbapi.Error
         self.place = place
         try:
             self._require_schema()
@@ -48,18 +50,13 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
         """Give a transaction that reads. Raises ``StoreUnavailable``."""
-        with told(self.place), self._engine.begin() as connection:
+        with told(self.place, self._errors), self._engine.begin() as connection:
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
         """Give a transaction that has the store to itself. Raises ``StoreUnavailable``."""
-        with (
-            told(self.place),
-            self._engine.connect() as plain,
-            plain.execution_options(**{_WRITES: True}) as connection,
-            connection.begin(),
-        ):
+        with told(self.place, self._errors), self._writer.begin() as connection:
             yield connection
 
     def close(self) -> None:
@@ -152,12 +149,16 @@ def open_postgresql(url: str) -> Database:
 
 
 @contextmanager
-def told(place: str) -> Iterator[None]:
-    """Raise ``StoreUnavailable``, in words for operators, for whatever a database can raise."""
+def told(place: str, errors: type[Exception] = sa.exc.DBAPIError) -> Iterator[None]:
+    """Raise ``StoreUnavailable``, in words for operators, for whatever a database can raise.
+
+    ``errors`` are those of its driver, for what runs on that directly.
+    """
     try:
         yield
-    except sa.exc.DBAPIError as error:
-        raise StoreUnavailable(_words(place, " ".join(str(error.orig).split()))) from error
+    except (sa.exc.DBAPIError, errors) as error:
+        said = error.orig if isinstance(error, sa.exc.DBAPIError) else error
+        raise StoreUnavailable(_words(place, " ".join(str(said).split()))) from error
     except sa.exc.SQLAlchemyError as error:
         raise StoreUnavailable(f"{place} cannot be used: {' '.join(str(error).split())}") from error
     except OSError as error:

@@ -3,14 +3,17 @@
 This module loads no database: what does is loaded by the first call, in its thread.
 """
 
+import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
 from anyio import CapacityLimiter, to_thread
 
+from guideway.interpreter.audit.entry import Entry
+from guideway.interpreter.audit.keeping import PLAIN, Keeping
 from guideway.interpreter.records import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from guideway.interpreter.store.calls import Calls
     from guideway.interpreter.store.database import Database
     from guideway.interpreter.store.work import Webhooks, Work
+
+_log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
@@ -29,17 +34,28 @@ READERS: Final = 4
 class Opened:
     """A database that is opened by its first use, and again by the next one where that failed.
 
-    ``writers`` is how many threads write at once. What is asked is a function of ``Calls`` and a transaction.
+    ``writers`` is how many threads write at once. What is asked is a function of ``Calls`` and a transaction. What it
+    leaves for the outbox and for the audit trail is kept with it, as ``webhooks`` and ``keeping`` say.
     """
 
-    def __init__(self, open_database: "Callable[[], Database]", *, writers: int, webhooks: "Webhooks") -> None:
+    def __init__(
+        self,
+        open_database: "Callable[[], Database]",
+        *,
+        writers: int,
+        webhooks: "Webhooks",
+        keeping: Keeping = PLAIN,
+    ) -> None:
         self._open_database = open_database
         self._database: Database | None = None
         self._closed = False
         self._opening = threading.Lock()
         self._readers = CapacityLimiter(READERS)
         self._writers = CapacityLimiter(writers)
+        self._checks = CapacityLimiter(1)
+        self._adders = CapacityLimiter(READERS)
         self.webhooks = webhooks
+        self.keeping = keeping
 
     def database(self) -> "Database":
         """Return the open database; for worker threads. Raises ``StoreUnavailable``."""
@@ -60,7 +76,11 @@ class Opened:
         from guideway.interpreter.store.work import Work  # noqa: PLC0415
 
         with self.database().write() as connection:
-            return ask(Calls, Work.begin(connection, _later(now, since), self.webhooks))
+            work = Work.begin(connection, _later(now, since), self.webhooks)
+            result = ask(Calls, work)
+            seals = Calls.append(connection, work.entries, self.keeping, work.now) if work.entries else ()
+        self._anchor(seals)
+        return result
 
     def read_here(
         self, ask: "Callable[[type[Calls], sa.Connection, float], Result]", now: float, since: float
@@ -89,6 +109,36 @@ class Opened:
         with self.database().read() as connection:
             return ask(Calls, connection)
 
+    def append_here(self, entries: Iterable[Entry]) -> None:
+        """Add entries to the audit trail, in this thread and in one transaction."""
+        from guideway.interpreter.store.calls import Calls  # noqa: PLC0415  # loads the database
+
+        with self.database().write() as connection:
+            seals = Calls.append(connection, entries, self.keeping, time.time())
+        self._anchor(seals)
+
+    def checkpoint_here(self, now: float) -> None:
+        """Keep the seal of each trail's head as a checkpoint, in this thread."""
+        from guideway.interpreter.store.calls import Calls  # noqa: PLC0415  # loads the database
+
+        with self.database().write() as connection:
+            seals = Calls.checkpoint(connection, now)
+        self._anchor(seals)
+
+    def _anchor(self, seals: Sequence[str]) -> None:
+        """Give checkpoints that are kept out of the store's reach. What goes wrong there is no fault of the store."""
+        if self.keeping.anchor is None:
+            return
+        for seal in seals:
+            try:
+                self.keeping.anchor(seal)
+            except Exception:  # noqa: BLE001  # an anchor is whatever was configured
+                _log.exception("a checkpoint of the audit trail could not be brought out of the store: %s", seal)
+
+    async def run(self, here: Callable[[], Result]) -> Result:
+        """Do something that writes in a worker thread."""
+        return await to_thread.run_sync(here, limiter=self._writers)
+
     async def write(self, ask: "Callable[[type[Calls], Work], Result]", now: float) -> Result:
         """Do something in a transaction that writes."""
         return await to_thread.run_sync(self.write_here, ask, now, time.monotonic(), limiter=self._writers)
@@ -104,6 +154,23 @@ class Opened:
     async def look(self, ask: "Callable[[type[Calls], sa.Connection], Result]") -> Result:
         """Do something in a transaction that reads, whatever the time."""
         return await to_thread.run_sync(self.look_here, ask, limiter=self._readers)
+
+    async def add(self, ask: "Callable[[type[Calls], sa.Connection], Result]") -> Result:
+        """Add something in a transaction that waits for nobody: where the database itself decides between two.
+
+        What comes with each request is neither behind those who read nor in their way.
+        """
+        return await to_thread.run_sync(self.look_here, ask, limiter=self._adders)
+
+    async def check(self, now: float) -> None:
+        """Write something small, not behind all that waits to be written. One that is cancelled is not waited for."""
+
+        def touch(_: "type[Calls]", work: "Work") -> None:
+            work.touch()
+
+        await to_thread.run_sync(
+            self.write_here, touch, now, time.monotonic(), limiter=self._checks, abandon_on_cancel=True
+        )
 
     async def close(self) -> None:
         """Let go of the database. Nothing opens it again."""

@@ -74,7 +74,18 @@ def of_binding(binding: Binding) -> dict[str, Any]:
 def mutation(row: Any) -> Mutation:
     """Return the mutation of a row."""
     who = Who(row.issuer, row.subject, row.client)
-    return Mutation(row.run_id, row.service, who, row.started_at, row.ended_at, row.outcome, row.message)
+    return Mutation(
+        run_id=row.run_id,
+        service=row.service,
+        who=who,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        outcome=row.outcome,
+        message=row.message,
+        number=row.number,
+        key=row.key,
+        until=row.until,
+    )
 
 
 def of_mutation(tenant: str | None, kept: Mutation) -> dict[str, Any]:
@@ -82,11 +93,14 @@ def of_mutation(tenant: str | None, kept: Mutation) -> dict[str, Any]:
     return {
         "tenant": tenant,
         "service": kept.service,
+        "key": kept.key,
         "run_id": kept.run_id,
+        "number": kept.number,
         "issuer": kept.who.issuer,
         "subject": kept.who.subject,
         "client": kept.who.client,
         "started_at": kept.started_at,
+        "until": kept.until if kept.outcome is None else None,
         "ended_at": kept.ended_at,
         "outcome": kept.outcome,
         "message": kept.message,

@@ -12,11 +12,15 @@ from anyio import to_thread
 
 from guideway.dsl.errors import Code
 from guideway.interpreter.approvals import Binding, Question, Ticket, TicketState, Who, one_line
+from guideway.interpreter.audit.keeping import PLAIN, Head, Keeping, Kept
 from guideway.interpreter.notices import Notice, Undelivered
 from guideway.interpreter.quotas import Allowance, Overrun
 from guideway.interpreter.records import Mutation
 from guideway.interpreter.store.opened import Opened
 from guideway.interpreter.store.soon import Soon
+from guideway.interpreter.store.stored_proofs import StoredProofs
+from guideway.interpreter.store.stored_trail import StoredTrail
+from guideway.interpreter.store.together import Together
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -25,20 +29,31 @@ if TYPE_CHECKING:
     from guideway.interpreter.store.database import Database
     from guideway.interpreter.store.work import Webhooks, Work
 
-Kept = tuple[str | None, Mutation] | Mapping[str, Any]  # a mutation with its tenant, or an event
-
 
 class Store:
     """Tickets, uses and history (``Records``), with the notices that wait (``outbox``) and the page's ``sessions``.
 
-    One for a process. ``writers`` is how many of its threads may write at once.
+    ``trail`` is the audit trail, kept as ``keeping`` says.
+
+    One for a process. ``writers`` is how many of its threads may write at once. Where replicas share it, ``proofs`` is
+    what they were shown of them.
     """
 
-    def __init__(self, open_database: "Callable[[], Database]", *, writers: int, webhooks: "Webhooks") -> None:
-        self.opened = Opened(open_database, writers=writers, webhooks=webhooks)
-        self._soon: Soon[Kept] = Soon("mutations and notices", self._keep)
+    def __init__(
+        self,
+        open_database: "Callable[[], Database]",
+        *,
+        writers: int,
+        webhooks: "Webhooks",
+        keeping: Keeping = PLAIN,
+    ) -> None:
+        self.opened = Opened(open_database, writers=writers, webhooks=webhooks, keeping=keeping)
+        self.trail = StoredTrail(self.opened)
+        self._soon: Soon[Mapping[str, Any]] = Soon("notices", self._keep)
         self.outbox = StoredOutbox(self.opened, self._soon)
         self.sessions = StoredSessions(self.opened)
+        self.proofs: StoredProofs | None = None
+        self._tickets = Together(self._find)
 
     async def ask(self, question: Question, now: float, *, lifetime: float, most_open: int) -> Ticket:
         """Return the open ticket of a question's binding, or a new one. Raises ``TooManyOpen``."""
@@ -46,7 +61,7 @@ class Store:
 
     async def ticket(self, ticket_id: str, now: float) -> Ticket | None:
         """Return a ticket as it is now."""
-        return await self.opened.read(lambda calls, connection, _: calls.find(connection, ticket_id), now)
+        return await self._tickets.get(ticket_id, now)
 
     async def tickets(
         self, tenant: str | None, now: float, *, states: Collection[TicketState] = (), most: int = 50
@@ -83,30 +98,54 @@ class Store:
         """Give back what a run reserved and did not do."""
         await self.opened.write(lambda calls, work: calls.settle(work, run_id, used, outcome), now)
 
-    def note(self, mutations: Sequence[tuple[str | None, Mutation]]) -> None:
-        """Keep mutations soon."""
-        self._soon.put(mutations)
-
     async def history(self, tenant: str | None, services: Collection[str], *, most: int = 5) -> list[Mutation]:
         """Return the last mutations of each service, the newest first."""
-        if self._soon.pending:
-            await to_thread.run_sync(self._soon.flush)
+        await self.trail.written()
         return await self.opened.look(
             lambda calls, connection: calls.last_mutations(connection, tenant, services, most)
         )
+
+    async def trails(self) -> list[Head]:
+        """Return the head of every trail, by name."""
+        return await self.opened.look(lambda calls, connection: calls.heads(connection))
+
+    async def records(
+        self,
+        trail: str,
+        *,
+        after: int = 0,
+        most: int = 1_000,
+        newest: bool = False,
+        since: float | None = None,
+        until: float | None = None,
+    ) -> list[Kept]:
+        """Return records of a trail in their order: the first after a place, or the newest, and of a time."""
+        return await self.opened.look(
+            lambda calls, connection: calls.records(
+                connection, trail, after=after, most=most, newest=newest, since=since, until=until
+            )
+        )
+
+    async def checkpoints(self, trail: str) -> list[str]:
+        """Return the seals that are kept of a trail, in their order."""
+        return await self.opened.look(lambda calls, connection: calls.checkpoints(connection, trail))
+
+    async def check(self, now: float) -> None:
+        """Read and write something."""
+        await self.opened.check(now)
 
     async def close(self) -> None:
         """Keep what waits to be kept, and let go of the database."""
         with anyio.CancelScope(shield=True):
             await to_thread.run_sync(self._soon.close)
+            await to_thread.run_sync(self.trail.close)
         await self.opened.close()
 
-    def _keep(self, kept: Sequence[Kept]) -> None:
-        mutations = [each for each in kept if isinstance(each, tuple)]
-        events = [each for each in kept if not isinstance(each, tuple)]
+    async def _find(self, ticket_ids: Collection[str], now: float) -> Mapping[str, Ticket]:
+        return await self.opened.read(lambda calls, connection, _: calls.find_all(connection, ticket_ids), now)
 
+    def _keep(self, events: Sequence[Mapping[str, Any]]) -> None:
         def keep(calls: "type[Calls]", connection: "sa.Connection") -> None:
-            calls.keep_mutations(connection, mutations)
             for event in events:
                 calls.put_event(connection, self.opened.webhooks, event, time.time())
 
@@ -116,7 +155,7 @@ class Store:
 class StoredOutbox:
     """The notices that wait (``Outbox``)."""
 
-    def __init__(self, opened: Opened, soon: Soon[Kept]) -> None:
+    def __init__(self, opened: Opened, soon: Soon[Mapping[str, Any]]) -> None:
         self._opened = opened
         self._soon = soon
 

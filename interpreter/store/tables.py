@@ -1,6 +1,6 @@
 """The tables of the store, the same for SQLite and PostgreSQL. Times are in seconds since the epoch.
 
-``SCHEMA_VERSION`` changes with them; what an older store has to go through then is in ``database``. The tables' names
+``SCHEMA_VERSION`` changes with them; what an older store has to go through then is in ``migrations``. The tables' names
 begin alike, so that a PostgreSQL database may hold other things beside them.
 """
 
@@ -8,7 +8,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 
 METADATA: Final = sa.MetaData(
     naming_convention={  # so that a migration can name what it changes
@@ -17,6 +17,9 @@ METADATA: Final = sa.MetaData(
         "pk": "pk_%(table_name)s",
     }
 )
+
+#: Numbers that the database gives out: in SQLite only a column of this type has them, and it has 64 bits.
+_NUMBER: Final = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 #: One row. ``seen`` is the latest time that any transaction was told.
 STORE: Final = sa.Table(
@@ -73,29 +76,35 @@ USES: Final = sa.Table(
     sa.Index(None, "at"),
 )
 
+#: What restarts did. ``until`` is None once one has ended: those that have not are found by it.
 MUTATIONS: Final = sa.Table(
     "guideway_mutations",
     METADATA,
-    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("id", _NUMBER, primary_key=True),
     sa.Column("tenant", sa.Text),
     sa.Column("service", sa.Text, nullable=False),
+    sa.Column("key", sa.Text, nullable=False),
     sa.Column("run_id", sa.Text, nullable=False),
+    sa.Column("number", sa.Integer, nullable=False),
     sa.Column("issuer", sa.Text, nullable=False),
     sa.Column("subject", sa.Text, nullable=False),
     sa.Column("client", sa.Text),
     sa.Column("started_at", sa.Double, nullable=False),
+    sa.Column("until", sa.Double),
     sa.Column("ended_at", sa.Double),
     sa.Column("outcome", sa.Text),
     sa.Column("message", sa.Text),
     sa.Index(None, "service", "started_at"),
     sa.Index(None, "started_at"),
+    sa.Index(None, "until"),
+    sa.Index(None, "run_id", "number", unique=True),
 )
 
 #: Notices on their way. ``due_at`` is when one may be claimed next, None where nobody tries any more.
 NOTICES: Final = sa.Table(
     "guideway_notices",
     METADATA,
-    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("id", _NUMBER, primary_key=True),
     sa.Column("webhook", sa.Text, nullable=False),
     sa.Column("event", sa.JSON, nullable=False),
     sa.Column("created_at", sa.Double, nullable=False),
@@ -123,4 +132,68 @@ LEASES: Final = sa.Table(
     sa.Column("run_id", sa.Text, nullable=False),
     sa.Column("expires_at", sa.Double, nullable=False),
     sa.Index(None, "holder"),
+)
+
+#: The records of the audit trail (``audit.chain``); the installation's own has an empty name. Of a body's facts the
+#: columns have what records are found by.
+TRAIL: Final = sa.Table(
+    "guideway_trail",
+    METADATA,
+    sa.Column("trail", sa.Text, primary_key=True),
+    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("body", sa.Text, nullable=False),
+    sa.Column("hash", sa.Text, nullable=False),
+    sa.Column("at", sa.Double, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("run_id", sa.Text),
+    sa.Column("subject", sa.Text),
+    sa.Index(None, "trail", "at"),
+    sa.Index(None, "run_id"),
+)
+
+#: Where each trail has come to: its last record, that sealed, and its last checkpoint.
+TRAILS: Final = sa.Table(
+    "guideway_trails",
+    METADATA,
+    sa.Column("trail", sa.Text, primary_key=True),
+    sa.Column("seq", sa.BigInteger, nullable=False),
+    sa.Column("hash", sa.Text, nullable=False),
+    sa.Column("seal", sa.Text),
+    sa.Column("sealed_at", sa.Double),
+    sa.Column("checkpoint_seq", sa.BigInteger, nullable=False),
+    sa.Column("checkpoint_at", sa.Double, nullable=False),
+)
+
+#: Seals that are kept for good.
+CHECKPOINTS: Final = sa.Table(
+    "guideway_checkpoints",
+    METADATA,
+    sa.Column("trail", sa.Text, primary_key=True),
+    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("seal", sa.Text, nullable=False),
+)
+
+#: Calls that came with an idempotency key. ``tenant`` is empty where there is none; ``result`` is what was answered.
+CALLS: Final = sa.Table(
+    "guideway_calls",
+    METADATA,
+    sa.Column("issuer", sa.Text, primary_key=True),
+    sa.Column("subject", sa.Text, primary_key=True),
+    sa.Column("tenant", sa.Text, primary_key=True),
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("digest", sa.Text, nullable=False),
+    sa.Column("run_id", sa.Text, nullable=False),
+    sa.Column("began_at", sa.Double, nullable=False),
+    sa.Column("until", sa.Double, nullable=False),
+    sa.Column("expires_at", sa.Double, nullable=False, index=True),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("result", sa.JSON),
+)
+
+#: Proofs of possession that were shown, by a digest of each.
+PROOFS: Final = sa.Table(
+    "guideway_proofs",
+    METADATA,
+    sa.Column("digest", sa.Text, primary_key=True),
+    sa.Column("expires_at", sa.Double, nullable=False, index=True),
 )

@@ -10,7 +10,7 @@ from guideway.interpreter.approvals import Binding, Question, Ticket, TicketStat
 from guideway.interpreter.notices import Event, of_ticket
 from guideway.interpreter.quotas import Allowance
 from guideway.interpreter.records import TooManyOpen
-from guideway.interpreter.store import rows, uses
+from guideway.interpreter.store import rows, ticket_records, uses
 from guideway.interpreter.store.tables import TICKETS
 from guideway.interpreter.store.work import Work
 
@@ -52,6 +52,7 @@ def ask(work: Work, question: Question, lifetime: float, most_open: int) -> Tick
         )
     )
     work.tell(of_ticket(Event.PENDING, made, work.now))
+    work.record(ticket_records.asked(made))
     return made
 
 
@@ -63,6 +64,12 @@ def find(connection: sa.Connection, ticket_id: str) -> Ticket | None:
     """Return a ticket as it is kept."""
     row = connection.execute(sa.select(TICKETS).where(TICKETS.c.id == ticket_id)).one_or_none()
     return None if row is None else rows.ticket(row)
+
+
+def find_all(connection: sa.Connection, ticket_ids: Collection[str]) -> dict[str, Ticket]:
+    """Return the tickets that there are, by id."""
+    query = sa.select(TICKETS).where(TICKETS.c.id.in_(sorted(ticket_ids)))
+    return {row.id: rows.ticket(row) for row in connection.execute(query)}
 
 
 def newest(connection: sa.Connection, tenant: str | None, states: Collection[TicketState], most: int) -> list[Ticket]:
@@ -95,6 +102,7 @@ def decide(work: Work, ticket_id: str, by: Who, reason: str, *, approve: bool) -
         reason=reason or None,
     )
     work.tell(of_ticket(Event.DECIDED, decided, work.now))
+    work.record(ticket_records.decided(decided, work.now, approve=approve))
     return decided
 
 
@@ -108,6 +116,7 @@ def use(
         return refused or (Code.APPROVAL_UNKNOWN, "there is no such ticket")
     used = _change(work, found, state=TicketState.USED.value, used_at=work.now, run_id=run_id)
     uses.record(work, run_id, allowances)
+    work.record(ticket_records.used(used, work.now, run_id))
     return used
 
 

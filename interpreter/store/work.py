@@ -1,4 +1,4 @@
-"""One transaction's work: its connection, its time, and what it leaves in the outbox.
+"""One transaction's work: its connection, its time, and what it leaves in the outbox and in the audit trail.
 
 Time only goes on here. Each transaction that writes notes the latest time it was told, and whoever is a little behind,
 as replicas are, is taken to be at that time. Whoever is far behind has a clock that was set back, or the others' was
@@ -8,14 +8,15 @@ nothing is barred for as long as the clock was ahead.
 
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import sqlalchemy as sa
 
 from guideway.interpreter.approvals import TicketState
+from guideway.interpreter.audit.entry import Entry, Kind
 from guideway.interpreter.notices import Event, of_ticket
-from guideway.interpreter.store import outbox, rows
+from guideway.interpreter.store import mutations, outbox, rows, ticket_records
 from guideway.interpreter.store.tables import NOTICES, SESSIONS, STORE, TICKETS, USES
 
 _log = logging.getLogger(__name__)
@@ -30,11 +31,15 @@ Webhooks = Mapping[str, Collection[Event]]
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A transaction that writes. ``now`` is the store's time, and each open ticket whose time is over has expired."""
+    """A transaction that writes. ``now`` is the store's time, and each open ticket whose time is over has expired.
+
+    ``entries`` go into the audit trail when it ends.
+    """
 
     connection: sa.Connection
     now: float
     webhooks: Webhooks
+    entries: list[Entry] = field(default_factory=list)
 
     @classmethod
     def begin(cls, connection: sa.Connection, now: float, webhooks: Webhooks) -> "Work":
@@ -66,6 +71,15 @@ class Work:
         for row in found:
             ticket = rows.ticket(row, TicketState.EXPIRED)
             self.tell(of_ticket(Event.EXPIRED, ticket, self.now))
+            self.record(ticket_records.of(Kind.TICKET_EXPIRED, ticket, self.now))
+
+    def record(self, entry: Entry) -> None:
+        """Let an entry be kept in the audit trail with all else that the transaction does."""
+        self.entries.append(entry)
+
+    def touch(self) -> None:
+        """Write the time, also where it has been written a moment ago."""
+        self.connection.execute(STORE.update().values(seen=self.now))
 
     def tell(self, event: Mapping[str, Any]) -> None:
         """Put an event into the outbox, for each webhook that wants its kind."""
@@ -86,5 +100,6 @@ def _set_back(connection: sa.Connection, now: float) -> None:
     """Let nothing lie in the future. What was reserved keeps the time that its run may take."""
     connection.execute(STORE.update().values(seen=now))
     connection.execute(USES.update().where(USES.c.at > now).values(at=now, until=USES.c.until - USES.c.at + now))
+    mutations.set_back(connection, now)
     connection.execute(NOTICES.update().where(NOTICES.c.due_at > now).values(due_at=now))
     connection.execute(SESSIONS.delete())

@@ -54,6 +54,7 @@ def why(**where: object) -> str:
             lambda: store.use("x", BINDING, "run", [], NOW),
             lambda: store.sessions.get("x", NOW),
             lambda: store.outbox.claim(NOW, 1, "ops"),
+            lambda: store.check(NOW),
         ):
             with pytest.raises(StoreUnavailable) as unavailable:
                 await call()
@@ -110,7 +111,7 @@ def link(database: Path) -> None:
     [
         (no_database, "is no database: name another folder, or restore it"),
         (torn, "is damaged: restore it, or move it away and every open ticket with it"),
-        (newer, "has schema version 99, and this release knows 1: run the newer release, or name another store"),
+        (newer, "has schema version 99, and this release knows 2: run the newer release, or name another store"),
         (open_to_others, "can be used by others: chmod 600 "),
         (folder_open_to_others, "others can write in"),
         (link, "too many levels of symbolic links"),

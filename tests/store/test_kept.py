@@ -1,14 +1,13 @@
 """What else the store keeps: history, notices on their way, and the page's sessions."""
 
-import logging
 from dataclasses import replace
 
 import anyio
 import pytest
 
+from guideway.interpreter.audit.entry import Entry, Kind
 from guideway.interpreter.notices import CLAIM_SECONDS, Event
-from guideway.interpreter.records import Mutation, StoreUnavailable
-from guideway.interpreter.store import open_store, soon
+from guideway.interpreter.records import Mutation
 from tests.store.conftest import Place
 from tests.store.questions import APPROVER, ASKER, NOW, question
 
@@ -19,54 +18,20 @@ def mutation(number: int, service: str = "database") -> Mutation:
     return Mutation(f"run-{number}", service, ASKER, NOW + number, NOW + number + 2.5, "ok", "it is well")
 
 
+def ended(kept: Mutation, tenant: str | None = None) -> Entry:
+    return Entry(Kind.RESTART_ENDED, tenant, kept.ended_at or NOW, {"run": kept.run_id}, kept)
+
+
 async def test_history_has_the_last_of_each_service_the_newest_first(place: Place) -> None:
     store = place.store
     for number in range(4):
-        store.note([(None, mutation(number)), ("red", replace(mutation(number), message=None, ended_at=None))])
-    store.note([(None, mutation(9, "cache"))])
+        of_red = replace(mutation(number), run_id=f"red-{number}", message=None)
+        store.trail.put([ended(mutation(number)), ended(of_red, "red")])
+    store.trail.put([ended(mutation(9, "cache"))])
     found = await store.history(None, ["database", "cache", "none"], most=2)
     assert found == [mutation(9, "cache"), mutation(3), mutation(2)]
     assert len(await store.history("red", ["database"])) == 4
     await store.close()
-
-
-async def test_what_was_noted_is_kept_by_closing_and_by_the_thread(
-    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    store, reader = place.store, place.store
-    store.note([(None, mutation(1))])
-    with anyio.fail_after(10):
-        while not await reader.history(None, ["database"]):
-            await anyio.sleep(0.01)
-    monkeypatch.setattr(soon, "PAUSE", 3600)
-    store.note([(None, mutation(2))])
-    await store.close()
-    assert len(await reader.history(None, ["database"])) == 2
-    store.note([(None, mutation(3))])  # by a run that ends late
-    assert "were lost: the store is closed" in caplog.text
-    assert "run-3" in caplog.text
-    await reader.close()
-
-
-async def test_what_cannot_be_kept_waits_and_is_told_when_it_is_lost(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(soon, "PAUSE", 0)
-    monkeypatch.setattr(soon, "RETRY", 0.01)
-    monkeypatch.setattr(soon, "MOST", 3)
-    store, _ = open_store(url="postgresql://nobody@127.0.0.1:1/none")
-    for number in range(5):
-        store.note([(None, mutation(number))])
-    with pytest.raises(StoreUnavailable):
-        await store.history(None, ["database"])
-    with anyio.fail_after(10):
-        while "were lost: the store cannot be used and too many wait" not in caplog.text:
-            await anyio.sleep(0.01)
-    await store.close()
-    lost = [record.getMessage() for record in caplog.records if record.getMessage().startswith("lost of")]
-    assert len(lost) == 3
-    assert "run-4" in lost[-1]
-    assert all(record.levelno == logging.ERROR for record in caplog.records if record.name.startswith("guideway"))
 
 
 async def test_what_happens_to_a_ticket_is_told_to_those_who_want_it(place: Place) -> None:

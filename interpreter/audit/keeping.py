@@ -1,0 +1,87 @@
+"""How a trail is kept, and how it is read again: what the store is told, and what it gives to those who verify."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from guideway.interpreter.audit.chain import Link
+
+Private = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""Takes an entry's facts and returns them without what is private: before they are hashed, and for good."""
+
+
+class Sealer(Protocol):
+    """Signs where a trail has come to."""
+
+    def seal(self, trail: str, seq: int, digest: str, at: float) -> str:
+        """Return a signed statement that a trail's record ``seq`` has the hash ``digest``: a compact JWS (RFC 7515)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """What is configured of the trail. Without ``sealer`` nothing is signed.
+
+    The head of a trail is sealed in each transaction that adds to it. After ``checkpoint_records`` records or
+    ``checkpoint_seconds`` seconds, whichever comes first, and when the store is closed, that seal is kept for good as a
+    checkpoint, and given to ``anchor``, which brings it out of the store's reach. Records older than ``keep_seconds``
+    are removed up to a checkpoint that stays; None keeps all.
+    """
+
+    sealer: Sealer | None = None
+    private: Private | None = None
+    checkpoint_records: int = 1_000
+    checkpoint_seconds: float = 3_600.0
+    anchor: Callable[[str], None] | None = None
+    keep_seconds: float | None = None
+
+
+PLAIN: Final = Keeping()
+
+
+@dataclass(frozen=True, slots=True)
+class Kept(Link):
+    """A record as the store has it: with what it is found by, which a verifier holds against the body."""
+
+    at: float
+    kind: str
+    run_id: str | None
+    subject: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a trail has come to, as the store says: its last record's place and hash, and that sealed, or None."""
+
+    trail: str
+    seq: int
+    hash: str
+    seal: str | None
+
+
+class TrailReader(Protocol):
+    """Reads trails. What is awaited may raise ``StoreUnavailable``."""
+
+    async def trails(self) -> list[Head]:
+        """Return the head of every trail, by name."""
+        ...
+
+    async def records(
+        self,
+        trail: str,
+        *,
+        after: int = 0,
+        most: int = 1_000,
+        newest: bool = False,
+        since: float | None = None,
+        until: float | None = None,
+    ) -> list[Kept]:
+        """Return records of a trail in their order: the first after a place, or the newest; of a time, if one is given.
+
+        ``since`` is included, ``until`` is not.
+        """
+        ...
+
+    async def checkpoints(self, trail: str) -> Sequence[str]:
+        """Return the seals that are kept of a trail, in their order."""
+        ...

@@ -1,0 +1,137 @@
+"""The audit trail in the store: entries get their places in it, each inside of one transaction.
+
+The head of a trail is read in the transaction that adds to it, which has the store to itself: so replicas share one
+chain, and nothing that a process remembers can be out of date.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from guideway.interpreter.audit.chain import BEGINNING, RESERVED, Link, link, trail_of
+from guideway.interpreter.audit.entry import Entry, Kind
+from guideway.interpreter.audit.keeping import Keeping
+from guideway.interpreter.store import mutations
+from guideway.interpreter.store.prepared import Prepared
+from guideway.interpreter.store.tables import CHECKPOINTS, TRAIL, TRAILS
+
+_log = logging.getLogger(__name__)
+
+_COLUMNS: Final = [column.name for column in TRAIL.columns]
+_ADD: Final = Prepared(sa.insert(TRAIL), *_COLUMNS)
+_HEAD: Final = Prepared(
+    sa.select(TRAILS.c.seq, TRAILS.c.hash, TRAILS.c.checkpoint_seq, TRAILS.c.checkpoint_at).where(
+        TRAILS.c.trail == sa.bindparam("trail")
+    )
+)
+_HEAD_COLUMNS: Final = ("seq", "hash", "seal", "sealed_at", "checkpoint_seq", "checkpoint_at")
+_BEGIN: Final = Prepared(sa.insert(TRAILS), "trail", *_HEAD_COLUMNS)
+_MOVE: Final = Prepared(sa.update(TRAILS).where(TRAILS.c.trail == sa.bindparam("of")), *_HEAD_COLUMNS)
+_CHECKPOINT: Final = Prepared(sa.insert(CHECKPOINTS), "trail", "seq", "seal")
+
+
+def append(connection: sa.Connection, entries: Iterable[Entry], keeping: Keeping, now: float) -> list[str]:
+    """Add entries to their trails, in their order, and what they say of mutations to the history.
+
+    Returns the seals that were kept as checkpoints: whoever commits the transaction gives them to ``keeping.anchor``.
+    """
+    by_trail: dict[str, list[Entry]] = {}
+    for given in entries:
+        for entry in (given,) if given.mutation is None else mutations.keep(connection, given):
+            by_trail.setdefault(trail_of(entry.tenant), []).append(entry)
+    kept = (_append(connection, trail, added, keeping, now) for trail, added in by_trail.items())
+    return [seal for seal in kept if seal is not None]
+
+
+def _append(
+    connection: sa.Connection, trail: str, entries: Sequence[Entry], keeping: Keeping, now: float
+) -> str | None:
+    head = _HEAD.run(connection, trail=trail).fetchone()
+    seq, prev, checkpoint_seq, checkpoint_at = (0, BEGINNING, 0, now) if head is None else head
+    rows = []
+    for entry in entries:
+        seq += 1
+        made, row = _record(entry, seq, prev, keeping)
+        prev = made.hash
+        rows.append(row)
+    _ADD.run_many(connection, rows)
+    seal = None if keeping.sealer is None else keeping.sealer.seal(trail, seq, prev, now)
+    is_due = seal is not None and (
+        seq - checkpoint_seq >= keeping.checkpoint_records
+        or abs(now - checkpoint_at) >= keeping.checkpoint_seconds  # the clock may have been set back
+    )
+    if is_due:
+        _CHECKPOINT.run(connection, trail=trail, seq=seq, seal=seal)
+        checkpoint_seq, checkpoint_at = seq, now
+    values: dict[str, Any] = {
+        "seq": seq,
+        "hash": prev,
+        "seal": seal,
+        "sealed_at": None if seal is None else now,
+        "checkpoint_seq": checkpoint_seq,
+        "checkpoint_at": checkpoint_at,
+    }
+    if head is None:
+        _BEGIN.run(connection, trail=trail, **values)
+    else:
+        _MOVE.run(connection, of=trail, **values)
+    return seal if is_due else None
+
+
+def checkpoint(connection: sa.Connection, now: float) -> list[str]:
+    """Keep the seal of each head that has none as a checkpoint yet; return the seals."""
+    behind = (TRAILS.c.seal.is_not(None), TRAILS.c.checkpoint_seq < TRAILS.c.seq)
+    found = connection.execute(sa.select(TRAILS.c.trail, TRAILS.c.seq, TRAILS.c.seal).where(*behind)).all()
+    for row in found:
+        _CHECKPOINT.run(connection, trail=row.trail, seq=row.seq, seal=row.seal)
+    connection.execute(TRAILS.update().where(*behind).values(checkpoint_seq=TRAILS.c.seq, checkpoint_at=now))
+    return [row.seal for row in found]
+
+
+def _record(entry: Entry, seq: int, prev: str, keeping: Keeping) -> tuple[Link, dict[str, Any]]:
+    """Return an entry in its place, and its row. One that cannot be written down leaves a gap that says so."""
+    try:
+        entry = redacted(entry, keeping)
+        made = link(entry, seq, prev)
+    except Exception as error:  # noqa: BLE001  # whatever it is, it must not keep out all that comes behind it
+        # Without the facts: what is private may still be in them.
+        _log.error("a record (%s) could not be written down: %s", entry.kind.value, type(error).__name__)
+        entry = Entry(Kind.TRAIL_GAP, entry.tenant, entry.at, {"lost": 1, "of": entry.kind.value})
+        made = link(entry, seq, prev)
+    run_id, subject = found_by(entry.facts)
+    row = {
+        "trail": made.trail,
+        "seq": seq,
+        "body": made.body,
+        "hash": made.hash,
+        "at": entry.at,
+        "kind": entry.kind.value,
+        "run_id": run_id,
+        "subject": subject,
+    }
+    return made, row
+
+
+def redacted(entry: Entry, keeping: Keeping) -> Entry:
+    """Return an entry without what is private. Raises ``ValueError`` for facts that no record may have."""
+    if keeping.private is not None:
+        entry = replace(entry, facts=keeping.private(entry.facts))
+    if not RESERVED.isdisjoint(entry.facts):
+        raise ValueError("facts have a key that is not theirs")
+    return entry
+
+
+def found_by(facts: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """Return the run and the subject by which a record is found."""
+    caller = facts.get("caller")
+    return _text(facts.get("run")), _text(caller.get("subject") if isinstance(caller, Mapping) else None)
+
+
+def _text(value: object) -> str | None:
+    """Return a text that every database takes: no NUL, no half of a surrogate pair."""
+    if not isinstance(value, str) or "\0" in value:
+        return None
+    return value if value.isascii() or value.encode(errors="ignore").decode() == value else None
