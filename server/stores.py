@@ -66,7 +66,7 @@ def open_configured(config: Config, environment: Mapping[str, str] = os.environ)
             return open_store(url=store_url(config), webhooks=webhooks)
         return open_store(folder=store_folder(config, environment), webhooks=webhooks)
     except ValueError as error:
-        nothing = NoStore(str(error))
+        nothing = NoStore(str(error), is_shared=True)
     except NoStateError as error:
         nothing = NoStore(f"{error}; {error.help}, or name a `folder` in [store]")
     return nothing, nothing
@@ -77,8 +77,10 @@ class NoStore:
 
     # ruff: noqa: ARG002  # it takes what a store takes, and does nothing with it
 
-    def __init__(self, why: str) -> None:
+    def __init__(self, why: str, *, is_shared: bool = False) -> None:
+        """``is_shared`` is whether it would be one of replicas: then no proof of possession can be said to be new."""
         self.why = why
+        self.proofs = _NoProofs(why) if is_shared else None
 
     def _fail(self) -> NoReturn:
         raise StoreUnavailable(self.why)
@@ -152,5 +154,20 @@ class NoStore:
         self._fail()
         yield Waited(0.0)
 
+    async def check(self, now: float) -> None:
+        """See ``ask``."""
+        self._fail()
+
     async def close(self) -> None:
         """Nothing is held open."""
+
+
+class _NoProofs:
+    """What replicas would remember together, and cannot."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    async def put(self, digest: str, until: float) -> bool:
+        """Raise ``StoreUnavailable``."""
+        raise StoreUnavailable(self._why)

@@ -1,7 +1,7 @@
 """Waiting for a person's decision: it holds no worker, is bounded in time and number, and ends when the server stops.
 
 The store is looked at again and again, ever less often: the decision may fall on another replica, which sets no event
-here.
+here. Calls that have waited for a while look at the same instants, so that the store answers all of them at once.
 """
 
 import time
@@ -25,7 +25,7 @@ TELL_SECONDS: Final = 10.0
 """Seconds after which a client that asked for progress hears that its call goes on."""
 
 _FIRST_PAUSE: Final = 0.1
-_LONGEST_PAUSE: Final = 2.0
+_LONGEST_PAUSE: Final = 1.0
 _GROWTH: Final = 1.5
 
 
@@ -84,5 +84,10 @@ async def until_decided(
             told = now
             with anyio.move_on_after(ends - now):  # a client that reads nothing must not make the wait longer
                 await tell(f"waiting for a person's decision, {max(0, int(ticket.expires_at - time.time()))} s left")
-        await anyio.sleep(min(pause, ends - now))
+        await anyio.sleep(min(_to_next_look(pause, now), ends - now))
         pause = min(pause * _GROWTH, _LONGEST_PAUSE)
+
+
+def _to_next_look(pause: float, now: float) -> float:
+    """Return the seconds to sleep: the longest pause ends when those of all others do."""
+    return pause if pause < _LONGEST_PAUSE else _LONGEST_PAUSE - now % _LONGEST_PAUSE

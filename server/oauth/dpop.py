@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
 from joserfc.errors import JoseError
@@ -76,6 +76,16 @@ class Shared(Protocol):
 
     async def put(self, digest: str, until: float) -> bool:
         """Remember a proof; say whether no replica has been shown it before. May raise ``StoreUnavailable``."""
+        ...
+
+
+@runtime_checkable
+class KeepsProofs(Protocol):
+    """A store that may be one of replicas."""
+
+    @property
+    def proofs(self) -> Shared | None:
+        """What replicas remember together, None where this machine has the store for itself."""
         ...
 
 
