@@ -15,6 +15,7 @@ from tests.system.sshd import ME, Sshd, make_key
 from tests.system.supervisord import Supervisord, wait_for
 from tests.system.test_supervisord import ignoring, restart_fails, soon
 
+from guideway.interpreter.drivers import http as http_module
 from guideway.interpreter.drivers.base import Fault, ServiceDriver
 from guideway.interpreter.drivers.ssh import SshOptions
 from guideway.interpreter.drivers.ssh import connection as connection_module
@@ -221,23 +222,34 @@ async def test_what_answers_and_is_no_ssh(supervisord: Supervisord, tmp_path: Pa
 
 
 @pytest.mark.parametrize("work", ["observe", "restart"])
-async def test_cancelled_at_every_await_nothing_is_left(shared_sshd: Sshd, supervisord: Supervisord, work: str) -> None:
-    """Of a first look, with which the connection is made, and of a look and a restart on one that is there."""
+async def test_cancelled_at_every_await_nothing_is_left(
+    shared_sshd: Sshd, supervisord: Supervisord, monkeypatch: pytest.MonkeyPatch, work: str
+) -> None:
+    """Of a first look, with which the connection is made, and of a look and a restart on one that is there.
+
+    A channel that is kept is ended by itself, and within the time in which nothing may be left.
+    """
+    monkeypatch.setattr(http_module, "KEPT_SECONDS", 0.1)
     if supervisord.pid("good") == 0:
         await anyio.to_thread.run_sync(supervisord.run, "good")
     for connected in (False, True) if work == "observe" else (True,):
         at, cut = 0, True
         while cut:
             at += 1
-            driver = program(supervisord, "good", shared_sshd.way())
+            way = shared_sshd.way()
+            driver = program(supervisord, "good", way)
             if connected:
-                await driver.observe()
+                with pytest.raises(Fault):
+                    await way.open(Path("/run/none"), driver)  # a connection without a channel
             before = await in_quiet()
+            if connected:
+                await driver.observe()  # a channel that is kept
             call = driver.observe() if work == "observe" else driver.restart(lambda _: None, soon(20))
             cut = await cancelled_at(at, call)
             if connected:
                 await nothing_more_than(before)
             await driver.close()
+            await way.leave(driver)
             await anyio.to_thread.run_sync(supervisord.wait_until, "good", "RUNNING")
         assert at > 2
     await anyio.to_thread.run_sync(lambda: wait_for(lambda: shared_sshd.connections() == 0, "connections to be closed"))
