@@ -24,6 +24,7 @@ from guideway.dsl.scopes import PROGRAM_SCOPES, known_scopes
 from guideway.dsl.source import Source
 from guideway.interpreter.authorizer import require_scopes
 from guideway.interpreter.principal import Principal
+from guideway.interpreter.report_reader import UnreadableReport, read_report
 from guideway.interpreter.results import Report, Step
 from guideway.server.cli.command import Complaint, Exit
 from guideway.server.cli.console import BOLD, CYAN, DIM, RED, Console, write_json
@@ -35,7 +36,6 @@ from guideway.server.cli.person import complaint, person, speaking_to
 from guideway.server.cli.refusals import say_program_warnings
 from guideway.server.cli.steps import StepList
 from guideway.server.cli.watched import watch
-from guideway.server.received import UnreadableReport, read_report
 from guideway.server.render import event_line, in_order, outcome_in, output_lines
 from guideway.server.schema import CONFIRMATION, GLASS
 from guideway.server.sign_in.auth import SignedIn

@@ -18,7 +18,7 @@ from mcp.server.lowlevel import Server
 
 from guideway.dsl.source import Source
 from guideway.interpreter.pipeline import Pipeline
-from guideway.server.received import UnreadableReport, read_report
+from guideway.interpreter.report_reader import UnreadableReport, read_report
 from guideway.server.render import event_line, in_order, outcome_in, report_lines
 from tests.server.sign_in.world import Shell, free_port
 from tests.server.world import World

@@ -1,4 +1,4 @@
-"""A report as another server sent it, read strictly into the same values that a run here leaves.
+"""A report in its machine form, as a server sent it or a store kept it, read strictly into the values of a run here.
 
 So one set of functions renders both. What cannot be read is an error; what is not known here is left out. Its texts are
 somebody else's: whoever shows them cleans them, as they do with a service's.
