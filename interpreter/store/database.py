@@ -105,7 +105,7 @@ def open_sqlite(folder: Path) -> Database:
         if _identity(path) != opened:  # what is written to the old one nobody would find
             raise StoreUnavailable(f"{place} was exchanged or removed under this process: restart it")
         writes = connection.get_execution_options().get(_WRITES, False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+        connection.connection.cursor().execute("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     sa.event.listen(engine, "connect", prepare)
     sa.event.listen(engine, "begin", begin)

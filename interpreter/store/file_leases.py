@@ -1,7 +1,9 @@
 """Leases among the processes of one machine: a lock on a file for each place (flock).
 
-The kernel gives a lock back when its holder dies, however it dies. Files are empty but for the run that held one last.
-Some stay for the next hold. The rest are removed, by whoever has them locked: names that a pattern means have no end.
+The kernel gives a lock back when its holder dies, however it dies. A file has the name of the run that holds it, which
+is blanked when it is given back: a name that stands in one that can be locked is that of a run whose process was lost.
+Some files stay for the next hold. The rest are removed, by whoever has them locked: names that a pattern means have no
+end.
 
 The folder has to be on a file system of this machine: over NFS locks are another machine's business, and are lost where
 its server restarts. SQLite beside them asks the same.
@@ -11,9 +13,10 @@ import fcntl
 import hashlib
 import os
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from guideway.interpreter.leases import Full, Place, ProcessLeases, Waited
 from guideway.interpreter.records import StoreUnavailable
@@ -24,7 +27,13 @@ _LONGEST_PAUSE: Final = 0.5
 _NAME_BYTES: Final = 64
 _MOST_IDLE: Final = 128
 
-_Locked = tuple[str, int]  # a file's path, and the open file
+
+class _Locked(NamedTuple):
+    """A file that is locked: its path, the open file, and the run that it had in it, whose process was lost."""
+
+    path: str
+    opened: int
+    orphan: bytes
 
 
 class FileLeases:
@@ -53,8 +62,10 @@ class FileLeases:
             taken, waited = await self._here.until_taken(take, found, wait, pause=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
         else:
             taken, waited = found, Waited(0.0)
+        orphans = {locked.path.rpartition(".")[0]: locked.orphan for locked in taken if locked.orphan}
+        lost = next((orphans[name] for place in places if (name := self._name_of(place.key)) in orphans), None)
         try:
-            yield waited
+            yield waited if lost is None else replace(waited, orphan=lost.decode(errors="replace"))
         finally:
             self._unlock(taken)
             self._here.give_back(places)
@@ -81,27 +92,27 @@ class FileLeases:
             raise
         finally:
             if full is not None:
-                self._unlock(taken)
+                self._unlock(taken, was_held=False)
                 self._here.give_back(places)
         return taken if full is None else full
 
     def _lock(self, place: Place, run_id: str) -> _Locked | Full:
         """Lock one file of a place and write into it who holds it. Raises ``OSError``."""
-        name = self._names.get(place.key) or self._name(place.key)
+        name = self._name_of(place.key)
         holder = b""
         for slot in range(place.at_once):
             path = f"{name}.{slot}"
             opened, free = self._open(path)
             try:
+                holder = os.pread(opened, _NAME_BYTES, 0).strip()
                 if free:
-                    os.pwrite(opened, run_id.encode()[:_NAME_BYTES].ljust(_NAME_BYTES), 0)
-                    return path, opened
-                holder = os.pread(opened, _NAME_BYTES, 0)
+                    os.pwrite(opened, _named(run_id.encode()), 0)
+                    return _Locked(path, opened, holder)
             except OSError:
                 os.close(opened)
                 raise
             os.close(opened)
-        return Full(place.label, holder.decode(errors="replace").strip() or None)
+        return Full(place.label, holder.decode(errors="replace") or None)
 
     def _open(self, path: str) -> tuple[int, bool]:
         """Open a file, and say whether it could be locked: the one that stands there, which others lock too."""
@@ -121,8 +132,11 @@ class FileLeases:
                 return opened, True
             os.close(opened)  # removed since: once, for what is opened next may have the same number
 
-    def _name(self, key: str) -> str:
+    def _name_of(self, key: str) -> str:
         """Return how the names of a place's files begin."""
+        name = self._names.get(key)
+        if name is not None:
+            return name
         if self._path is None:
             self._path = str(private_folder(self._folder))
         if len(self._names) >= _MOST_IDLE:
@@ -130,9 +144,16 @@ class FileLeases:
         name = self._names[key] = f"{self._path}/{hashlib.sha256(key.encode()).hexdigest()[:32]}"
         return name
 
-    def _unlock(self, taken: Iterable[_Locked]) -> None:
-        """Give locks back. Some files stay open, so that the next hold need not open them."""
-        for path, opened in taken:
+    def _unlock(self, taken: Iterable[_Locked], *, was_held: bool = True) -> None:
+        """Give locks back. Some files stay open, so that the next hold need not open them.
+
+        What was not held after all still has the name of the run that was lost with it.
+        """
+        for path, opened, orphan in taken:
+            with suppress(
+                OSError
+            ):  # a disk that cannot be written now: then the run is taken to be lost, which it says
+                os.pwrite(opened, _named(b"" if was_held else orphan), 0)
             fcntl.flock(opened, fcntl.LOCK_UN)  # at once, also where a child that is being started has the file too
             if path in self._idle:
                 os.close(opened)
@@ -157,3 +178,7 @@ class FileLeases:
         """Close the files that nobody holds."""
         for path in list(self._idle):
             self._remove(path)
+
+
+def _named(run_id: bytes) -> bytes:
+    return run_id[:_NAME_BYTES].ljust(_NAME_BYTES)

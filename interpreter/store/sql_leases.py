@@ -10,6 +10,7 @@ import threading
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -45,37 +46,41 @@ class SqlLeases:
     async def hold(self, places: Sequence[Place], run_id: str, wait: float) -> AsyncIterator[Waited]:
         """Hold every place, once all are free. Raises ``Busy``, or ``StoreUnavailable``."""
         holder = uuid.uuid4().hex
-        full = await self._try(places, run_id, holder)
-        waited = Waited(0.0)
-        if full is not None:
-            _, waited = await self._here.until_taken(
-                partial(self._try, places, run_id, holder), full, wait, pause=_FIRST_PAUSE, longest=_LONGEST_PAUSE
+        found = await self._try(places, run_id, holder)
+        if isinstance(found, Full):
+            lost, waited = await self._here.until_taken(
+                partial(self._try, places, run_id, holder), found, wait, pause=_FIRST_PAUSE, longest=_LONGEST_PAUSE
             )
+        else:
+            lost, waited = found, Waited(0.0)
         try:
-            yield waited
+            yield replace(waited, orphan=lost[0]) if lost else waited
         finally:
             try:
                 await self._give_back(holder)
             finally:
                 self._here.give_back(places)
 
-    async def _try(self, places: Sequence[Place], run_id: str, holder: str) -> Full | None:
-        """Take every place, or say which one is full: then none was taken. The same where it is cancelled."""
+    async def _try(self, places: Sequence[Place], run_id: str, holder: str) -> Full | list[str]:
+        """Take every place and return the runs whose holders were lost there, or say which place is full.
+
+        Then none was taken. The same where it is cancelled.
+        """
         full = self._here.take(places, run_id)
         if full is not None:
             return full
         took = False
         try:
-            full = await self._opened.change(
+            found = await self._opened.change(
                 lambda calls, connection: calls.take_places(connection, places, run_id, holder, self._seconds)
             )
-            took = full is None
+            took = not isinstance(found, Full)
             if took:
                 self._renew(holder)
         finally:
             if not took:
                 self._here.give_back(places)
-        return full
+        return found
 
     async def _give_back(self, holder: str) -> None:
         with self._lock:

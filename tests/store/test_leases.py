@@ -210,8 +210,15 @@ async def test_a_killed_holder_of_files_frees_its_places_at_once(tmp_path: Path)
     finally:
         process.kill()
         process.wait()
-    async with leases.hold([A, B], "next", 0):
-        pass
+    async with leases.hold([B], "other", 0) as other:
+        assert other.orphan == f"run-{process.pid}"
+        with pytest.raises(Busy):
+            async with leases.hold([A, B], "next", 0):
+                pass
+    async with leases.hold([A, B], "next", 0) as found:  # what was not held after all still knows it
+        assert found.orphan == f"run-{process.pid}"
+    async with leases.hold([A, B], "next", 0) as found:
+        assert found.orphan is None
 
 
 async def test_a_killed_holder_of_rows_frees_its_places_when_they_run_out(server: Server, tmp_path: Path) -> None:
@@ -229,8 +236,12 @@ async def test_a_killed_holder_of_rows_frees_its_places_when_they_run_out(server
             pass
 
     await store.opened.change(lambda _, database: database.exec_driver_sql(PASSED))
-    async with leases.hold([A], "next", 1):
-        pass
+    async with leases.hold([B], "next", 1) as found:
+        assert found.orphan is None
+    async with leases.hold([A], "next", 1) as found:
+        assert found.orphan == f"run-{process.pid}"
+    async with leases.hold([A], "next", 1) as found:
+        assert found.orphan is None
     await leases.close()
     await store.close()
 
