@@ -21,6 +21,19 @@ def read_secret(file: Path | None, variable: str | None) -> str:
     return text
 
 
+def read_key(file: Path | None, variable: str | None) -> str:
+    """Return the text of a private key in a file, else in a variable: of PEM and JSON, in as many lines as it has.
+
+    Raises ``ValueError``: what is wrong with that file or variable, without its name.
+    """
+    text = _from_file(file) if file is not None else os.environ.get(variable or "", "")
+    if not text.strip():
+        raise ValueError("is empty or not set")
+    if len(text) > _MOST_BYTES:
+        raise ValueError(f"holds no key: it has more than {_MOST_BYTES:,} characters")
+    return text
+
+
 def _from_file(file: Path) -> str:
     try:
         with file.open("rb") as opened:

@@ -20,6 +20,8 @@ def absolute(folder: str, kind: Any, value: Any) -> Any:
     """
     if isinstance(value, str):
         return os.path.join(folder, value) if _mentions_path(kind) else value
+    if isinstance(value, list) and _mentions_path(kind):
+        return [absolute(folder, kind, each) for each in value]
     if not isinstance(value, dict):
         return value
     if isinstance(kind, type) and issubclass(kind, BaseModel):

@@ -1,0 +1,69 @@
+"""What a seal says, whoever signed it. Loads nothing that could check a signature: that is ``seal``'s."""
+
+import base64
+import json
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+_MOST_CHARACTERS: Final = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """What a seal says. ``kid`` is the thumbprint of the key by which it says to be signed (RFC 7638)."""
+
+    trail: str
+    seq: int
+    hash: str
+    at: str
+    kid: str
+
+
+class Unbelieved(ValueError):  # noqa: N818  # it is an answer, not a fault
+    """A seal proves nothing; the message says why, as what follows "the seal"."""
+
+
+class Belief(Protocol):
+    """Whose seals are believed."""
+
+    @property
+    def kids(self) -> list[str]:
+        """The keys' thumbprints; none where nobody is believed."""
+        ...
+
+    def read(self, text: str) -> Seal:
+        """Return what a seal says that was signed by a believed key. Raises ``Unbelieved``."""
+        ...
+
+
+class Nobody:
+    """Nobody is believed, and nothing is proven: seals are read for what they say (``Belief``)."""
+
+    @property
+    def kids(self) -> list[str]:
+        """None."""
+        return []
+
+    def read(self, text: str) -> Seal:
+        """Return what a seal says. Raises ``Unbelieved`` for what is none."""
+        return unproven(text)
+
+
+def unproven(text: str) -> Seal:
+    """Return what a seal says, whoever signed it. Raises ``Unbelieved`` for what is none."""
+    if len(text) > _MOST_CHARACTERS:
+        raise Unbelieved("is none: it is too long")
+    try:
+        header, payload, _ = text.split(".")
+        said = _decoded(payload)
+        seal = Seal(said["trail"], said["seq"], said["hash"], said["at"], _decoded(header)["kid"])
+    except (ValueError, LookupError, TypeError, RecursionError):
+        raise Unbelieved("is none: it does not read") from None
+    texts = (seal.trail, seal.hash, seal.at, seal.kid)
+    if type(seal.seq) is not int or not all(isinstance(each, str) for each in texts):
+        raise Unbelieved("is none: it does not read")
+    return seal
+
+
+def _decoded(part: str) -> Any:
+    return json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
