@@ -18,6 +18,14 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def address(host: str) -> str:
+    """Check an address to listen on."""
+    try:
+        return host if host == "localhost" else str(ipaddress.ip_address(host))
+    except ValueError:
+        raise ValueError("must be an IP address or `localhost`") from None
+
+
 def _url(text: str) -> str:
     """Check an absolute URL that a secret or a key may come from. It is kept as it is written: issuers are compared
     character by character (RFC 8414, section 3.3).

@@ -1,6 +1,6 @@
 """All that can be asked of an open database, in one place: loaded with the database, by the first call."""
 
-from guideway.interpreter.store import mutations, outbox, places, proofs, sessions, tickets, trail, trail_pages, uses
+from guideway.interpreter.store import mutations, outbox, places, proofs, repeats, sessions, tickets, trail, trail_pages, uses
 
 
 class Calls:
@@ -10,6 +10,7 @@ class Calls:
     find = staticmethod(tickets.find)
     find_all = staticmethod(tickets.find_all)
     newest = staticmethod(tickets.newest)
+    count_open = staticmethod(tickets.count_open)
     decide = staticmethod(tickets.decide)
     use = staticmethod(tickets.use)
     reserve = staticmethod(uses.reserve)
@@ -37,3 +38,6 @@ class Calls:
     give_places_back = staticmethod(places.give_back)
     put_proof = staticmethod(proofs.put)
     prune_proofs = staticmethod(proofs.prune)
+    begin_call = staticmethod(repeats.begin)
+    end_call = staticmethod(repeats.end)
+    forget_call = staticmethod(repeats.forget)

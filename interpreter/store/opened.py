@@ -6,7 +6,8 @@ This module loads no database: what does is loaded by the first call, in its thr
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
@@ -15,6 +16,7 @@ from anyio import CapacityLimiter, to_thread
 from guideway.interpreter.audit.entry import Entry
 from guideway.interpreter.audit.keeping import PLAIN, Keeping
 from guideway.interpreter.records import StoreUnavailable
+from guideway.interpreter.watch import StoreWatch, Transaction, timed
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -35,7 +37,8 @@ class Opened:
     """A database that is opened by its first use, and again by the next one where that failed.
 
     ``writers`` is how many threads write at once. What is asked is a function of ``Calls`` and a transaction. What it
-    leaves for the outbox and for the audit trail is kept with it, as ``webhooks`` and ``keeping`` say.
+    leaves for the outbox and for the audit trail is kept with it, as ``webhooks`` and ``keeping`` say. ``watch`` may be
+    set before the first use.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class Opened:
         self._adders = CapacityLimiter(READERS)
         self.webhooks = webhooks
         self.keeping = keeping
+        self.watch: StoreWatch | None = None
 
     def database(self) -> "Database":
         """Return the open database; for worker threads. Raises ``StoreUnavailable``."""
@@ -66,6 +70,12 @@ class Opened:
                 self._database = self._open_database()
             return self._database
 
+    def _read(self) -> "AbstractContextManager[sa.Connection]":
+        return timed(self.watch, Transaction.READ, lambda: self.database().read())
+
+    def _write(self) -> "AbstractContextManager[sa.Connection]":
+        return timed(self.watch, Transaction.WRITE, lambda: self.database().write())
+
     def write_here(self, ask: "Callable[[type[Calls], Work], Result]", now: float, since: float) -> Result:
         """Do something in a transaction that writes, in this thread; ``now`` was at ``since`` of the monotonic clock.
 
@@ -75,10 +85,11 @@ class Opened:
         from guideway.interpreter.store.calls import Calls  # noqa: PLC0415  # loads the database
         from guideway.interpreter.store.work import Work  # noqa: PLC0415
 
-        with self.database().write() as connection:
+        with self._write() as connection:
             work = Work.begin(connection, _later(now, since), self.webhooks)
             result = ask(Calls, work)
             seals = Calls.append(connection, work.entries, self.keeping, work.now) if work.entries else ()
+        self._recorded(work.entries)
         self._anchor(seals)
         return result
 
@@ -89,7 +100,7 @@ class Opened:
         from guideway.interpreter.store.calls import Calls  # noqa: PLC0415  # loads the database
         from guideway.interpreter.store.work import time_to_read  # noqa: PLC0415
 
-        with self.database().read() as connection:
+        with self._read() as connection:
             at = time_to_read(connection, _later(now, since))
             if at is not None:
                 return ask(Calls, connection, at)
@@ -99,31 +110,41 @@ class Opened:
         """Do something in a transaction that writes, in this thread; whatever the time."""
         from guideway.interpreter.store.calls import Calls  # noqa: PLC0415  # loads the database
 
-        with self.database().write() as connection:
+        with self._write() as connection:
             return ask(Calls, connection)
 
     def look_here(self, ask: "Callable[[type[Calls], sa.Connection], Result]") -> Result:
         """Do something in a transaction that reads, in this thread; whatever the time."""
         from guideway.interpreter.store.calls import Calls  # noqa: PLC0415  # loads the database
 
-        with self.database().read() as connection:
+        with self._read() as connection:
             return ask(Calls, connection)
 
-    def append_here(self, entries: Iterable[Entry]) -> None:
+    def append_here(self, entries: Sequence[Entry]) -> None:
         """Add entries to the audit trail, in this thread and in one transaction."""
         from guideway.interpreter.store.calls import Calls  # noqa: PLC0415  # loads the database
 
-        with self.database().write() as connection:
-            seals = Calls.append(connection, entries, self.keeping, time.time())
+        try:
+            with self._write() as connection:
+                seals = Calls.append(connection, entries, self.keeping, time.time())
+        except BaseException:
+            if self.watch is not None:
+                self.watch.unrecorded()
+            raise
+        self._recorded(entries)
         self._anchor(seals)
 
     def checkpoint_here(self, now: float) -> None:
         """Keep the seal of each trail's head as a checkpoint, in this thread."""
         from guideway.interpreter.store.calls import Calls  # noqa: PLC0415  # loads the database
 
-        with self.database().write() as connection:
+        with self._write() as connection:
             seals = Calls.checkpoint(connection, now)
         self._anchor(seals)
+
+    def _recorded(self, entries: Sequence[Entry]) -> None:
+        if self.watch is not None:
+            self.watch.recorded(entries)
 
     def _anchor(self, seals: Sequence[str]) -> None:
         """Give checkpoints that are kept out of the store's reach. What goes wrong there is no fault of the store."""

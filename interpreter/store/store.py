@@ -19,6 +19,7 @@ from guideway.interpreter.records import Mutation
 from guideway.interpreter.store.opened import Opened
 from guideway.interpreter.store.soon import Soon
 from guideway.interpreter.store.stored_proofs import StoredProofs
+from guideway.interpreter.store.stored_repeats import StoredRepeats
 from guideway.interpreter.store.stored_trail import StoredTrail
 from guideway.interpreter.store.together import Together
 
@@ -53,6 +54,7 @@ class Store:
         self.outbox = StoredOutbox(self.opened, self._soon)
         self.sessions = StoredSessions(self.opened)
         self.proofs: StoredProofs | None = None
+        self.repeats = StoredRepeats(self.opened)
         self._tickets = Together(self._find)
 
     async def ask(self, question: Question, now: float, *, lifetime: float, most_open: int) -> Ticket:
@@ -129,6 +131,10 @@ class Store:
     async def checkpoints(self, trail: str) -> list[str]:
         """Return the seals that are kept of a trail, in their order."""
         return await self.opened.look(lambda calls, connection: calls.checkpoints(connection, trail))
+
+    async def open_tickets(self, now: float) -> Mapping[str, int]:
+        """Return how many tickets are open, by their state."""
+        return await self.opened.look(lambda calls, connection: calls.count_open(connection, now))
 
     async def check(self, now: float) -> None:
         """Read and write something."""

@@ -81,6 +81,12 @@ def newest(connection: sa.Connection, tenant: str | None, states: Collection[Tic
     return [rows.ticket(row) for row in connection.execute(query)]
 
 
+def count_open(connection: sa.Connection, now: float) -> dict[str, int]:
+    """Return how many tickets are open, by their state, whosever they are."""
+    query = sa.select(TICKETS.c.state, sa.func.count().label("tickets")).where(rows.OPEN, TICKETS.c.expires_at > now)
+    return {row.state: row.tickets for row in connection.execute(query.group_by(TICKETS.c.state))}
+
+
 def decide(work: Work, ticket_id: str, by: Who, reason: str, *, approve: bool) -> Ticket:
     """Approve or refuse a pending ticket. Raises ``Undecidable``."""
     found = find(work.connection, ticket_id)
