@@ -1,6 +1,17 @@
 """All that can be asked of an open database, in one place: loaded with the database, by the first call."""
 
-from guideway.interpreter.store import mutations, outbox, places, proofs, repeats, sessions, tickets, trail, trail_pages, uses
+from guideway.interpreter.store import (
+    mutations,
+    outbox,
+    places,
+    proofs,
+    repeats,
+    sessions,
+    tickets,
+    trail,
+    trail_pages,
+    uses,
+)
 
 
 class Calls:

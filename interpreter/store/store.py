@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class Store:
     """Tickets, uses and history (``Records``), with the notices that wait (``outbox``) and the page's ``sessions``.
 
-    ``trail`` is the audit trail, kept as ``keeping`` says.
+    ``trail`` is the audit trail, kept as ``keeping`` says, and ``repeats`` has the calls with idempotency keys.
 
     One for a process. ``writers`` is how many of its threads may write at once. Where replicas share it, ``proofs`` is
     what they were shown of them.
@@ -145,6 +145,7 @@ class Store:
         with anyio.CancelScope(shield=True):
             await to_thread.run_sync(self._soon.close)
             await to_thread.run_sync(self.trail.close)
+        await self.repeats.close()
         await self.opened.close()
 
     async def _find(self, ticket_ids: Collection[str], now: float) -> Mapping[str, Ticket]:
