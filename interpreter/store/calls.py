@@ -7,6 +7,7 @@ from guideway.interpreter.store import (
     proofs,
     repeats,
     sessions,
+    sweeping,
     tickets,
     trail,
     trail_pages,
@@ -30,6 +31,7 @@ class Calls:
     settle = staticmethod(uses.settle)
     append = staticmethod(trail.append)
     checkpoint = staticmethod(trail.checkpoint)
+    sweep = staticmethod(sweeping.sweep)
     heads = staticmethod(trail_pages.heads)
     records = staticmethod(trail_pages.records)
     checkpoints = staticmethod(trail_pages.checkpoints)

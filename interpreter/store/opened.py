@@ -52,6 +52,7 @@ class Opened:
         self._open_database = open_database
         self._database: Database | None = None
         self._closed = False
+        self._swept = False
         self._opening = threading.Lock()
         self._readers = CapacityLimiter(READERS)
         self._writers = CapacityLimiter(writers)
@@ -79,7 +80,8 @@ class Opened:
     def write_here(self, ask: "Callable[[type[Calls], Work], Result]", now: float, since: float) -> Result:
         """Do something in a transaction that writes, in this thread; ``now`` was at ``since`` of the monotonic clock.
 
-        Every open ticket is as it is at that time, which goes on while the transaction is waited for: otherwise one
+        The first one also looks for what processes before this one left undone. Every open ticket is as it is at that
+        time, which goes on while the transaction is waited for: otherwise one
         that waited long would seem to come from a clock that was set back.
         """
         from guideway.interpreter.store.calls import Calls  # noqa: PLC0415  # loads the database
@@ -87,10 +89,14 @@ class Opened:
 
         with self._write() as connection:
             work = Work.begin(connection, _later(now, since), self.webhooks)
+            if not self._swept:
+                Calls.sweep(work, self.keeping, prune=False)
             result = ask(Calls, work)
-            seals = Calls.append(connection, work.entries, self.keeping, work.now) if work.entries else ()
+            if work.entries:
+                work.seals.extend(Calls.append(connection, work.entries, self.keeping, work.now))
+        self._swept = True
         self._recorded(work.entries)
-        self._anchor(seals)
+        self._anchor(work.seals)
         return result
 
     def read_here(

@@ -5,7 +5,7 @@ This module loads no database: what does is loaded by the first call, in its thr
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 from anyio import to_thread
@@ -21,6 +21,7 @@ from guideway.interpreter.store.soon import Soon
 from guideway.interpreter.store.stored_proofs import StoredProofs
 from guideway.interpreter.store.stored_repeats import StoredRepeats
 from guideway.interpreter.store.stored_trail import StoredTrail
+from guideway.interpreter.store.sweeps import Sweeps
 from guideway.interpreter.store.together import Together
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from guideway.interpreter.store.calls import Calls
     from guideway.interpreter.store.database import Database
     from guideway.interpreter.store.work import Webhooks, Work
+
+MOST_SWEPT: Final = 100
+"""Transactions of one sweep."""
 
 
 class Store:
@@ -55,6 +59,7 @@ class Store:
         self.sessions = StoredSessions(self.opened)
         self.proofs: StoredProofs | None = None
         self.repeats = StoredRepeats(self.opened)
+        self._sweeps = Sweeps()
         self._tickets = Together(self._find)
 
     async def ask(self, question: Question, now: float, *, lifetime: float, most_open: int) -> Ticket:
@@ -106,6 +111,19 @@ class Store:
         return await self.opened.look(
             lambda calls, connection: calls.last_mutations(connection, tenant, services, most)
         )
+
+    async def sweep(self, now: float) -> None:
+        """Clear up: what was left by processes that were lost, and records of the audit trail that are too old.
+
+        No record is removed by the first sweep of a process, nor while the clock has gone another way since then than
+        time has: one that is wrong must not empty the trail.
+        """
+        prune = self._sweeps.may_prune(now)
+        for _ in range(MOST_SWEPT):
+            if not await self.opened.write(
+                lambda calls, work: calls.sweep(work, self.opened.keeping, prune=prune), now
+            ):
+                return
 
     async def trails(self) -> list[Head]:
         """Return the head of every trail, by name."""

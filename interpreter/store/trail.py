@@ -81,9 +81,14 @@ def _append(
     return seal if is_due else None
 
 
-def checkpoint(connection: sa.Connection, now: float) -> list[str]:
-    """Keep the seal of each head that has none as a checkpoint yet; return the seals."""
-    behind = (TRAILS.c.seal.is_not(None), TRAILS.c.checkpoint_seq < TRAILS.c.seq)
+def checkpoint(connection: sa.Connection, now: float, *, before: float | None = None) -> list[str]:
+    """Keep the seal of each head that is not kept as a checkpoint yet; return the seals.
+
+    With ``before`` only of those trails whose last one is from before that time.
+    """
+    behind = [TRAILS.c.seal.is_not(None), TRAILS.c.checkpoint_seq < TRAILS.c.seq]
+    if before is not None:
+        behind.append(TRAILS.c.checkpoint_at <= before)
     found = connection.execute(sa.select(TRAILS.c.trail, TRAILS.c.seq, TRAILS.c.seal).where(*behind)).all()
     for row in found:
         _CHECKPOINT.run(connection, trail=row.trail, seq=row.seq, seal=row.seal)

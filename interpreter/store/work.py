@@ -33,13 +33,14 @@ Webhooks = Mapping[str, Collection[Event]]
 class Work:
     """A transaction that writes. ``now`` is the store's time, and each open ticket whose time is over has expired.
 
-    ``entries`` go into the audit trail when it ends.
+    ``entries`` go into the audit trail when it ends. ``seals`` have become checkpoints.
     """
 
     connection: sa.Connection
     now: float
     webhooks: Webhooks
     entries: list[Entry] = field(default_factory=list)
+    seals: list[str] = field(default_factory=list)
 
     @classmethod
     def begin(cls, connection: sa.Connection, now: float, webhooks: Webhooks) -> "Work":

@@ -1,0 +1,57 @@
+"""Removes the oldest records of trails, as the configuration says: up to a checkpoint, which stays and proves them.
+
+The trail itself says so in the same transaction: nobody shall take a beginning that was cut off for one that was
+removed.
+"""
+
+from typing import Final
+
+import sqlalchemy as sa
+
+from guideway.interpreter.audit.entry import Entry, Kind
+from guideway.interpreter.audit.keeping import Keeping
+from guideway.interpreter.store.tables import CHECKPOINTS, TRAIL, TRAILS
+from guideway.interpreter.store.work import Work
+
+MOST: Final = 2_000
+"""Records that are removed at once, beside those up to the next checkpoint."""
+
+
+def prune(work: Work, keeping: Keeping) -> bool:
+    """Remove records that are too old, of each trail a bounded number; say whether any were."""
+    if keeping.keep_seconds is None:
+        return False
+    connection, removed = work.connection, False
+    for trail in connection.scalars(sa.select(TRAILS.c.trail).order_by(TRAILS.c.trail)).all():
+        place = _place(connection, trail, keeping, work.now - keeping.keep_seconds)
+        if place is None:
+            continue
+        before, last = place
+        digest = connection.scalar(sa.select(TRAIL.c.hash).where(TRAIL.c.trail == trail, TRAIL.c.seq == last))
+        facts = {"removed_to": last, "hash": digest, "first": last + 1, "records": last - before}
+        work.record(Entry(Kind.TRAIL_PRUNED, trail or None, work.now, facts))
+        connection.execute(TRAIL.delete().where(TRAIL.c.trail == trail, TRAIL.c.seq <= last))
+        connection.execute(CHECKPOINTS.delete().where(CHECKPOINTS.c.trail == trail, CHECKPOINTS.c.seq < last))
+        removed = True
+    return removed
+
+
+def _place(connection: sa.Connection, trail: str, keeping: Keeping, before: float) -> tuple[int, int] | None:
+    """Return the places behind which removal begins, and of the checkpoint up to which it goes; None without one.
+
+    All that are removed are from before a time: one with a later time, by whatever clock, keeps those behind it.
+    """
+    theirs = TRAIL.c.trail == trail
+    first = connection.scalar(sa.select(sa.func.min(TRAIL.c.seq)).where(theirs))
+    if first is None:
+        return None
+    last = first + MOST + keeping.checkpoint_records
+    these = (theirs, TRAIL.c.seq <= last, TRAIL.c.at >= before)
+    young = connection.scalar(sa.select(TRAIL.c.seq).where(*these).order_by(TRAIL.c.seq).limit(1))
+    to = sa.select(sa.func.max(CHECKPOINTS.c.seq)).where(
+        CHECKPOINTS.c.trail == trail,
+        CHECKPOINTS.c.seq >= first,
+        CHECKPOINTS.c.seq < (last + 1 if young is None else young),
+    )
+    checkpoint = connection.scalar(to)
+    return None if checkpoint is None else (first - 1, checkpoint)
