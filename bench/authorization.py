@@ -148,7 +148,7 @@ def first_seen(issuers: Issuers) -> list[Figure]:
         tokens = [issuers.token("r", algorithm) for _ in range(2 * TOKENS)]
         key = type(issuers.key(algorithm)).import_key(issuers.key(algorithm).as_dict(private=False))
         full, bare, cached = [], [], []
-        async with TrustedIssuers(_sections(issuers, 1), resource="r", tenants=_tenants(1)) as trusted:
+        async with TrustedIssuers(sections(issuers, 1), resource="r", tenants=tenants(1)) as trusted:
             await trusted.verify(issuers.token("r", algorithm))
             for ours, theirs in zip(tokens[::2], tokens[1::2], strict=True):
                 since = perf_counter()
@@ -255,12 +255,12 @@ class Configured:
         return text
 
 
-def _sections(issuers: Issuers, number: int) -> dict[str, IssuerSection]:
+def sections(issuers: Issuers, number: int) -> dict[str, IssuerSection]:
     names = ["few", *(f"other{index}" for index in range(number - 1))]
     return {name: IssuerSection(issuer=issuers.url(name), tenant_claim="tenant") for name in names}
 
 
-def _tenants(number: int) -> dict[str, TenantSection]:
+def tenants(number: int) -> dict[str, TenantSection]:
     return {f"t{index}": TenantSection(members={"few": frozenset({f"t{index}"})}) for index in range(number)}
 
 

@@ -28,6 +28,18 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
+class Turn:
+    """A mutation that has its turn: words for what it waited for, and the run whose lost process held its service.
+
+    ``left`` is what it leaves of the service where it is cancelled now.
+    """
+
+    waited: str | None = None
+    orphan: str | None = None
+    left: str | None = None
+
+
 class Forbidden(Exception):  # noqa: N818  # it is an answer, not a fault
     """A mutation may not run after all, by what happened while it waited for its turn."""
 
@@ -79,8 +91,8 @@ class Clearance:
                     raise Forbidden(forbidden)
 
     @asynccontextmanager
-    async def mutation(self, command: Restart) -> AsyncIterator[str | None]:
-        """Hold what a mutation needs for itself; give words for what it waited for, None where it did not.
+    async def mutation(self, command: Restart) -> AsyncIterator[Turn]:
+        """Hold what a mutation needs for itself, and give its turn.
 
         Raises ``Fault`` with ``busy`` where that is not free in time, ``Forbidden`` where it may not run any more by
         then: every way to get what it needs can take time, also one in which it waits for nobody.
@@ -94,7 +106,7 @@ class Clearance:
                 self._require_still(command)
                 self.left[command.target] -= 1
                 self.begun[-1] = True
-                yield f"{_waited_words(waited)} held" if waited.label else None
+                yield Turn(f"{_waited_words(waited)} held" if waited.label else None, waited.orphan)
         except Busy as busy:
             raise Fault(Reason.BUSY, f"{_waited_words(busy.waited)} still holds") from None
         except StoreUnavailable:
@@ -102,16 +114,13 @@ class Clearance:
             raise Fault(Reason.UNKNOWN, "nothing was done to it: the store of locks cannot be reached") from None
 
     async def settle(self, steps: Sequence[Step], outcome: str) -> None:
-        """Give back what the run did not do, and keep what it did, also where it is cancelled. Never raises."""
-        if self.tier is Tier.SAFE:
+        """Give back what the run did not do, also where it is cancelled. Never raises."""
+        if not self.reserved:
             return
         restarts = [step for step in steps if step.command == Restart.keyword and step.outcome is not Outcome.REFUSED]
         done = [step for step, begun in zip(restarts, self.begun, strict=False) if begun]
-        if done:
-            self.gate.keep(self, done)
-        if self.reserved:
-            with anyio.CancelScope(shield=True):
-                await self.gate.give_back(self, done, outcome)
+        with anyio.CancelScope(shield=True):
+            await self.gate.give_back(self, done, outcome)
 
 
 def _waited_words(waited: Waited) -> str:

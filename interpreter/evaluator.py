@@ -7,7 +7,7 @@ cancellation) is an exception. So CATCH sees failed commands and nothing else.
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import assert_never
+from typing import Final, assert_never
 
 import anyio
 
@@ -16,12 +16,15 @@ from guideway.dsl.ast import Block, Command, GetStatus, IfRunning, Ping, Restart
 from guideway.dsl.errors import Refusal
 from guideway.interpreter.authorizer import Allow, Deny, authorize, refusal
 from guideway.interpreter.begun import Begun
-from guideway.interpreter.clearance import Clearance, Forbidden
+from guideway.interpreter.clearance import Clearance, Forbidden, Turn
 from guideway.interpreter.drivers.base import Fault, Observation
 from guideway.interpreter.inventory import Inventory
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.reads import Ahead, Answer, Neighbours, Places, Read
+from guideway.interpreter.recorder import RunRecord
 from guideway.interpreter.results import Containment, Observer, Outcome, State, Step
+
+_NOTHING_DONE: Final = "it was waiting for its turn, and nothing was done to it"
 
 _Single = Read | Restart | IfRunning | TryCatch  # any statement that holds no sequence in its own name
 
@@ -29,8 +32,8 @@ _Single = Read | Restart | IfRunning | TryCatch  # any statement that holds no s
 class Evaluator:
     """One run of one program: what it has done so far is in ``steps``, ``containments`` and ``ran``.
 
-    ``deadline`` gives the seconds that a command may take, ``clearance`` says what it may change. ``places`` are those
-    of the whole process.
+    ``deadline`` gives the seconds that a command may take, ``clearance`` says what it may change, and ``record`` takes
+    down what it does. ``places`` are those of the whole process.
     """
 
     def __init__(
@@ -41,6 +44,7 @@ class Evaluator:
         deadline: Callable[[Command], float],
         *,
         clearance: Clearance,
+        record: RunRecord,
         places: Places,
         observe: Observer | None,
     ) -> None:
@@ -53,11 +57,11 @@ class Evaluator:
         self._inventory = inventory
         self._deadline = deadline
         self._clearance = clearance
+        self._record = record
         self._places = places
         self._observe = observe
         self._pipeline_scope = anyio.CancelScope()
-        self._broken_off: str | None = None
-        self._waited: str | None = None
+        self._turn = Turn()
 
     async def run(self, seconds: float) -> bool | None:
         """Run the program; return whether it ended ok, or None where ``seconds`` did not suffice.
@@ -155,6 +159,7 @@ class Evaluator:
         if self._observe:
             self._observe(begun.step(Outcome.RUNNING))
         self.ran[command.keyword] += 1
+        self._turn = Turn()
         try:
             state, observation, output = await self._act(command, ahead)
         except Fault as fault:
@@ -165,10 +170,9 @@ class Evaluator:
             raise Refusal([forbidden.diagnostic], self._source) from None
         except anyio.get_cancelled_exc_class():
             out_of_time = self._pipeline_scope.cancel_called
-            self._log(begun.step(Outcome.TIMED_OUT if out_of_time else Outcome.CANCELLED, message=self._broken_off))
+            self._log(begun.step(Outcome.TIMED_OUT if out_of_time else Outcome.CANCELLED, message=self._turn.left))
             raise
-        self._log(begun.step(Outcome.OK, observation=observation, message=self._waited, output=output))
-        self._waited = None
+        self._log(begun.step(Outcome.OK, observation=observation, message=self._turn.waited, output=output))
         return state
 
     def _require_clearance(self, command: Command, now: float) -> None:
@@ -180,7 +184,7 @@ class Evaluator:
 
     def _break_off(self, left: str) -> None:
         """Keep what a restart that is cancelled leaves of its service: it is the last command of the run."""
-        self._broken_off = left
+        self._turn.left = left
 
     def _log(self, step: Step) -> None:
         self.steps.append(step)
@@ -205,11 +209,13 @@ class Evaluator:
             case IfRunning():
                 return _found(await self._inventory.service(command.target).settled(self._deadline(command)))
             case Restart():
-                self._break_off("it was waiting for its turn, and nothing was done to it")
-                async with self._clearance.mutation(command) as waited:
-                    self._waited = waited
+                self._break_off(_NOTHING_DONE)
+                async with self._clearance.mutation(command) as self._turn:
+                    self._break_off(_NOTHING_DONE)
                     service = self._inventory.service(command.target)  # only now: what is idle may be given up
-                    return _found(await service.restart(self._deadline(command), self._break_off))
+                    seconds = self._deadline(command)
+                    async with self._record.restart(command, service, seconds, self._turn):
+                        return _found(await service.restart(seconds, self._break_off))
             case _:
                 assert_never(command)
 

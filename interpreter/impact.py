@@ -9,7 +9,6 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from typing import Any, NoReturn
 
 from guideway.dsl.analysis import Analysis
@@ -32,7 +31,7 @@ from guideway.interpreter.leases import Leases, Place, ProcessLeases
 from guideway.interpreter.notices import Event, Outbox, of_run
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.quotas import Allowance, overrun
-from guideway.interpreter.records import Mutation, Records, StoreUnavailable, TooManyOpen
+from guideway.interpreter.records import Records, StoreUnavailable, TooManyOpen
 from guideway.interpreter.results import Step
 from guideway.interpreter.risk import Tier
 from guideway.interpreter.service import Service
@@ -154,12 +153,6 @@ class ImpactGate:
         if at_once is not None:
             places.append(Place(f"tenant {caller.tenant or ''}", at_once, "the tenant's restarts at once"))
         return places
-
-    def keep(self, clearance: Clearance, done: Sequence[Step]) -> None:
-        """Keep what a run did for those who decide on later ones."""
-        if self.records is not None:
-            who = Who.of(clearance.caller)
-            self.records.note([(clearance.caller.tenant, _mutation(step, clearance.run_id, who)) for step in done])
 
     async def give_back(self, clearance: Clearance, done: Sequence[Step], outcome: str) -> None:
         """Give back what a run reserved and did not do, and say how it ended. Never raises."""
@@ -317,13 +310,6 @@ def _broken(ticket: Ticket) -> frozenset[str]:
     if ticket.question.break_glass is None:
         return frozenset()
     return frozenset(cause.source for cause in ticket.question.causes if cause.need is Need.FROZEN)
-
-
-def _mutation(step: Step, run_id: str, who: Who) -> Mutation:
-    began = datetime.fromisoformat(step.started).timestamp()
-    outcome = step.reason.value if step.reason else step.outcome.value
-    message = _words(step.message)  # a driver's words: one that no database takes would hold up all that come after it
-    return Mutation(run_id, step.target, who, began, began + step.seconds, outcome, message)
 
 
 def _words(text: str | None) -> str | None:

@@ -16,6 +16,7 @@ from guideway.dsl.ast import Command, GetStatus, IfRunning, Ping, Program, Resta
 from guideway.dsl.errors import Refusal
 from guideway.dsl.parser import DEFAULT_LIMITS, Limits, parse
 from guideway.dsl.scopes import Scope
+from guideway.interpreter.audit.entry import Trail
 from guideway.interpreter.authorizer import require_scopes, require_targets, vocabulary
 from guideway.interpreter.clearance import Clearance
 from guideway.interpreter.evaluator import Evaluator
@@ -23,6 +24,7 @@ from guideway.interpreter.impact import ImpactGate
 from guideway.interpreter.inventory import Inventory
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.reads import READS_AT_ONCE, Places
+from guideway.interpreter.recorder import RunRecord
 from guideway.interpreter.results import Observer, Report, Status
 from guideway.interpreter.weighing import NOTHING_ASKED, Asked, Candidate
 
@@ -70,7 +72,8 @@ class Pipeline:
     ``inventory`` is what every caller may name; each of ``tenants`` is all that its callers may name, the shared
     part included. A read is begun ahead of its turn only where fewer than ``reads_at_once`` are open then; 1 turns that
     off. ``gate`` decides on mutations; the one that is there by itself keeps no records, so that it refuses what needs
-    a person or a quota. Whoever makes a pipeline closes it.
+    a person or a quota. Every call is recorded in ``trail``; what only reads gives its result without a record only if
+    ``reads_without_trail`` says so. Whoever makes a pipeline closes it.
     """
 
     def __init__(
@@ -82,6 +85,8 @@ class Pipeline:
         deadlines: Deadlines = DEFAULT_DEADLINES,
         reads_at_once: int = READS_AT_ONCE,
         gate: ImpactGate | None = None,
+        trail: Trail | None = None,
+        reads_without_trail: bool = False,
     ) -> None:
         self.inventory = inventory
         self.tenants = tenants
@@ -89,6 +94,8 @@ class Pipeline:
         self.deadlines = deadlines
         self.reads_at_once = reads_at_once
         self.gate = gate or ImpactGate()
+        self.trail = trail
+        self._withheld = not reads_without_trail
         self._places = Places(reads_at_once)
 
     def inventory_of(self, caller: Principal) -> Inventory:
@@ -109,14 +116,23 @@ class Pipeline:
         """Return every scope that a program needs, whoever asks. Raises ``Refusal`` for what is no program."""
         return analyze(parse(text, limits=self.limits)).scopes
 
-    def admit(self, text: str, caller: Principal, *, name: str = "program") -> Admitted:
+    def admit(
+        self,
+        text: str,
+        caller: Principal,
+        *,
+        name: str = "program",
+        parsed: Callable[[Analysis], None] | None = None,
+    ) -> Admitted:
         """Check a program without any effect, in the order of the language: size, syntax, scopes, names.
 
-        Raises ``Refusal``.
+        ``parsed`` is given the program, also where it may not run. Raises ``Refusal``.
         """
         now = time.time()
         program = parse(text, name=name, limits=self.limits, vocabulary=vocabulary(caller, now))
         analysis = analyze(program)
+        if parsed is not None:
+            parsed(analysis)
         require_scopes(analysis, caller, program.source, now)
         inventory = self.inventory_of(caller)
         require_targets(analysis, caller, inventory, program.source, now)
@@ -145,6 +161,7 @@ class Pipeline:
         admitted: Admitted | None = None
         evaluator: Evaluator | None = None
         clearance: Clearance | None = None
+        record = RunRecord(self.trail, run_id, text, caller, asked, self.inventory_of(caller))
 
         def report(status: Status, refusal: Refusal | None = None) -> Report:
             return Report(
@@ -160,14 +177,16 @@ class Pipeline:
             )
 
         try:
-            admitted = self.admit(text, caller, name=name)
+            admitted = self.admit(text, caller, name=name, parsed=record.parsed)
             clearance = await self.gate.clear(admitted.candidate(caller, asked, run_id))
+            record.begun(clearance, self.deadlines.pipeline, withheld=self._withheld)
             evaluator = Evaluator(
                 admitted.analysis,
                 caller,
                 admitted.inventory,
                 admitted.deadline,
                 clearance=clearance,
+                record=record,
                 places=self._places,
                 observe=observe,
             )
@@ -182,6 +201,7 @@ class Pipeline:
             ended = report(Status.REFUSED, refusal)
         except anyio.get_cancelled_exc_class():
             ended = report(Status.CANCELLED)
+            record.put_end(ended)
             if on_cancel is not None:
                 on_cancel(ended)
             if clearance is not None:
@@ -189,7 +209,18 @@ class Pipeline:
             raise
         if clearance is not None:
             await clearance.settle(ended.steps, ended.status.value)
-        return ended
+        return await record.ended(ended, withheld=self._withheld)
+
+    def record_unrun(
+        self, text: str, caller: Principal, asked: Asked = NOTHING_ASKED, refusal: Refusal | None = None
+    ) -> None:
+        """Record a call that its door answered by itself: for ``refusal``, else for what is refused here anyway."""
+        record = RunRecord(self.trail, str(uuid.uuid4()), text, caller, asked, self.inventory_of(caller))
+        try:
+            self.admit(text, caller, parsed=record.parsed)
+        except Refusal as refused:
+            refusal = refusal or refused
+        record.put_refusal(refusal)
 
     def worst_case(self, analysis: Analysis, inventory: Inventory) -> WorstCase:
         """Return the most that a program does where it may name what is in an inventory: the one number for all doors.

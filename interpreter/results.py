@@ -1,7 +1,7 @@
 """What a run leaves: steps, containments, and a report. Plain data, the same for every door."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -137,6 +137,10 @@ class Report:
     started: str
     seconds: float
     refusal: Refusal | None = None
+
+    def withheld(self, refusal: Refusal) -> "Report":
+        """Return a report that gives nothing of what was read, and why."""
+        return replace(self, status=Status.REFUSED, steps=(), containments=(), ran={}, refusal=refusal)
 
     def to_json(self) -> dict[str, Any]:
         """Return the machine form, the same for every door."""

@@ -55,12 +55,14 @@ class Asked:
     """What a caller adds to a program. ``ticket`` is the id of one that a person has approved.
 
     ``break_glass`` is the caller's reason to ask for a run in spite of a freeze. ``client_says`` is what the client
-    calls itself.
+    calls itself, ``model_says`` which model it says to have written the program. ``door`` is by which way it came.
     """
 
     ticket: str | None = None
     break_glass: str | None = None
     client_says: str | None = None
+    model_says: str | None = None
+    door: str | None = None
 
 
 NOTHING_ASKED: Final = Asked()

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
 from guideway.dsl.errors import Refusal, printable
 from guideway.dsl.parser import Limits, parse
 from guideway.dsl.printer import format_program
-from guideway.interpreter.approvals import MOST_WORDS, TICKET_ID, Ticket
+from guideway.interpreter.approvals import MOST_WORDS, TICKET_ID, Ticket, one_line
 from guideway.interpreter.principal import Principal
 
 LOCAL: Final = "local"
@@ -152,6 +152,17 @@ def client_says(ctx_client: types.InitializeRequestParams | None) -> str | None:
     words = f"{info.name[:MOST_WORDS]} {info.version[:MOST_WORDS]}".split()
     return printable(" ".join(words))[:_MOST_CLIENT] or None
 
+
+def model_says(meta: Mapping[str, Any] | None) -> str | None:
+    """Return which model a client says to have written the program, by ``MODEL_KEY`` of the call's ``_meta``.
+
+    Untrusted, on one line and bounded; None where it does not say.
+    """
+    said = (meta or {}).get(MODEL_KEY)
+    return one_line(said)[:_MOST_CLIENT] or None if isinstance(said, str) else None
+
+
+MODEL_KEY: Final = "io.github.guideway/model"
 
 _MOST_CLIENT: Final = 200
 

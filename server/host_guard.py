@@ -32,13 +32,19 @@ class HostGuard:
     """
 
     def __init__(
-        self, app: ASGIApp, *, hosts: Collection[str], origins: Collection[str], public: Collection[str] = ()
+        self,
+        app: ASGIApp,
+        *,
+        hosts: Collection[str],
+        origins: Collection[str],
+        public: Collection[str] = (),
+        refusals: RefusalLog | None = None,
     ) -> None:
         self._app = app
         self._public = frozenset(public)
         settings = TransportSecuritySettings(allowed_hosts=list(hosts), allowed_origins=list(origins))
         self._security = TransportSecurityMiddleware(settings)
-        self._refusals = RefusalLog()
+        self._refusals = refusals or RefusalLog()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         refused = _ambiguous(scope) if scope["type"] == "http" else None

@@ -3,6 +3,7 @@
 A store is opened by the first program that needs it. One that cannot be had is told then, and by ``guideway doctor``.
 """
 
+import logging
 import os
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -10,17 +11,21 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from guideway.interpreter.approvals import Binding, Question, Ticket, TicketState, Who
+from guideway.interpreter.audit.entry import Entry
 from guideway.interpreter.leases import Leases, Place, Waited
 from guideway.interpreter.notices import Event
 from guideway.interpreter.quotas import Allowance, Overrun
-from guideway.interpreter.records import Mutation, Records, StoreUnavailable
+from guideway.interpreter.records import Mutation, StoreUnavailable
 from guideway.interpreter.secret import read_secret
-from guideway.interpreter.store import open_store
+from guideway.interpreter.store import Store, open_store
 from guideway.interpreter.store.folder import FILE
+from guideway.server.audit_keeping import keeping
 from guideway.server.config import Config
 from guideway.server.state import NoStateError, state_folder
 
 FOLDER: Final = "store"
+
+_log = logging.getLogger(__name__)
 
 
 def store_folder(config: Config, environment: Mapping[str, str] = os.environ) -> Path:
@@ -56,20 +61,37 @@ def store_url(config: Config) -> str:
         raise ValueError(f"what `{key}` of [store] names {error}") from None
 
 
-def open_configured(config: Config, environment: Mapping[str, str] = os.environ) -> tuple[Records, Leases]:
+def open_configured(config: Config, environment: Mapping[str, str] = os.environ) -> tuple["Store | NoStore", Leases]:
     """Return the store and what gives leases. Nothing is opened yet."""
     webhooks = {
         name: frozenset(Event(event) for event in section.events) for name, section in config.approvals.webhooks.items()
     }
     try:
+        kept = keeping(config.audit)
         if is_shared(config):
-            return open_store(url=store_url(config), webhooks=webhooks)
-        return open_store(folder=store_folder(config, environment), webhooks=webhooks)
+            return open_store(url=store_url(config), webhooks=webhooks, keeping=kept)
+        return open_store(folder=store_folder(config, environment), webhooks=webhooks, keeping=kept)
     except ValueError as error:
         nothing = NoStore(str(error), is_shared=True)
     except NoStateError as error:
         nothing = NoStore(f"{error}; {error.help}, or name a `folder` in [store]")
     return nothing, nothing
+
+
+class NoTrail:
+    """The audit trail of a store that cannot be had: nothing is written, and each record is missed in the log."""
+
+    def __init__(self, why: str) -> None:
+        self.failing = why
+
+    def put(self, entries: Sequence[Entry]) -> None:
+        """Keep nothing, and say so."""
+        for entry in entries:
+            _log.error("no audit trail has a record of %s: %s", entry.kind.value, self.failing)
+
+    async def written(self) -> NoReturn:
+        """Raise ``StoreUnavailable``."""
+        raise StoreUnavailable(self.failing)
 
 
 class NoStore:
@@ -80,6 +102,7 @@ class NoStore:
     def __init__(self, why: str, *, is_shared: bool = False) -> None:
         """``is_shared`` is whether it would be one of replicas: then no proof of possession can be said to be new."""
         self.why = why
+        self.trail = NoTrail(why)
         self.proofs = _NoProofs(why) if is_shared else None
 
     def _fail(self) -> NoReturn:

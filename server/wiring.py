@@ -19,6 +19,7 @@ from guideway.interpreter.principal import Principal
 from guideway.interpreter.secret import read_secret
 from guideway.interpreter.service import Service
 from guideway.interpreter.store import Store
+from guideway.interpreter.watch import StoreWatch, Watch
 from guideway.server.approvals.paths import DEVELOPMENT_CLIENT
 from guideway.server.config import Config
 from guideway.server.config_errors import ConfigError, Problem
@@ -35,10 +36,17 @@ from guideway.server.uncollected import uncollected
 NOBODY = Principal("nobody", frozenset())
 
 
-def build(config: Config) -> Pipeline:
-    """Return the pipeline of a configuration. Whoever asks for it closes its inventory."""
+def build(config: Config, *, watch: Watch | None = None, store_watch: StoreWatch | None = None) -> Pipeline:
+    """Return the pipeline of a configuration. Whoever asks for it closes its inventory.
+
+    ``watch`` is told what its runs do, and ``store_watch`` what its store does.
+    """
     with uncollected():
-        return _built(config)
+        pipeline = _built(config)
+    pipeline.watch = watch
+    if isinstance(pipeline.gate.records, Store):
+        pipeline.gate.records.opened.watch = store_watch
+    return pipeline
 
 
 def _built(config: Config) -> Pipeline:
@@ -60,6 +68,8 @@ def _built(config: Config) -> Pipeline:
             pipeline=deadlines.pipeline,
         ),
         reads_at_once=limits.reads_at_once,
+        trail=records.trail,
+        reads_without_trail=config.audit.reads_without_trail,
         gate=ImpactGate(
             policy.rules(),
             records=records,

@@ -81,7 +81,7 @@ def _run_here(options: argparse.Namespace) -> int:
         source = read_program(options.file, most=config.limits.bytes)
         if not options.json:
             say_program_warnings(errors, source, pipeline.limits)
-        asked = Asked(options.ticket, options.break_glass, f"guideway {__version__}")
+        asked = Asked(options.ticket, options.break_glass, f"guideway {__version__}", door="shell")
         report, number = anyio.run(
             partial(_execute, pipeline, source, caller, steps, asked=asked, waiting=waiting, leave=leave)
         )

@@ -13,6 +13,7 @@ import time
 import traceback
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -28,8 +29,11 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Request
 
-from guideway.dsl.scopes import PROGRAM_SCOPES, Scope
+from guideway.dsl.errors import Code
+from guideway.dsl.scopes import PROGRAM_SCOPES, Scope, scope_list
+from guideway.interpreter.principal import Principal
 from guideway.interpreter.records import StoreUnavailable
+from guideway.server.door_watch import DoorWatch, TokenCheck
 from guideway.server.oauth.access import Access
 from guideway.server.oauth.challenge import Challenges, Scheme
 from guideway.server.oauth.dpop import STORE_SECONDS, ProofRefused, Proofs, Shared
@@ -50,6 +54,7 @@ _log: Final = logging.getLogger(__name__)
 _CREDENTIALS: Final = re.compile(rb"(?:bearer|dpop) +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
 _SCHEME: Final = re.compile(rb"(bearer|dpop)(?![^ ,])", re.IGNORECASE)
 _SCHEMES: Final = {scheme.lower().encode(): scheme for scheme in Scheme}
+_CHECKS: Final = {500: TokenCheck.ERROR, 503: TokenCheck.UNAVAILABLE}
 _VERSION: Final = MCP_PROTOCOL_VERSION_HEADER.encode()
 
 
@@ -58,8 +63,8 @@ class Gate:
 
     A path that ends in a slash stands for everything below it. Each guarded one has the scopes of which a token must
     have any. ``required_scopes`` gives the scopes that the program of a ``tools/call`` needs, by the call's
-    ``params``; none where it finds no program. ``proofs`` is what replicas remember of them together, None where there
-    is but one.
+    ``params``; none where it finds no program, and ``record_challenged`` records a call that lacks one. ``proofs`` is
+    what replicas remember of them together, None where there is but one.
     """
 
     def __init__(
@@ -71,16 +76,21 @@ class Gate:
         guarded: Mapping[str, frozenset[Scope]],
         required_scopes: Callable[[object], frozenset[Scope]],
         proofs: Shared | None = None,
+        refusals: RefusalLog | None = None,
+        record_challenged: Callable[[Principal, object], None] = lambda _caller, _call: None,
+        watch: DoorWatch | None = None,
     ) -> None:
         self._app = app
         self._known = AuthContextMiddleware(app)
         self._access = access
         self._challenges = Challenges(access)
         self._proofs = Proofs(proofs)
-        self._refusals = RefusalLog()
+        self._refusals = refusals or RefusalLog()
         self._public = _Places(dict.fromkeys(public, frozenset[Scope]()))
         self._guarded = _Places(guarded)
         self._required_scopes = required_scopes
+        self._record_challenged = record_challenged
+        self._watch = watch
 
     async def __call__(self, request: Request, receive: Receive, send: Send) -> None:
         if request["type"] == "lifespan" or (request["type"] == "http" and request["path"] in self._public):
@@ -95,31 +105,54 @@ class Gate:
     async def _guard(self, request: Request, receive: Receive, send: Send, any_of: frozenset[Scope]) -> None:
         shown = self._shown(request)
         if isinstance(shown, Response):
+            self._checked(TokenCheck.REFUSED if _shows_one(request) else TokenCheck.MISSING)
             await shown(request, receive, send)
             return
         scheme, token = shown
         verified = await self._verify(request, scheme, token)
         if isinstance(verified, Response):
+            self._checked(_CHECKS.get(verified.status_code, TokenCheck.REFUSED))
             await verified(request, receive, send)
             return
         held = verified.principal.scopes
         if held.isdisjoint(any_of):
-            log_not_let_in(verified.principal, any_of)
+            self._checked(TokenCheck.INSUFFICIENT_SCOPE)
+            self._refusals.note_caller(
+                verified.principal,
+                Code.INSUFFICIENT_SCOPE,
+                f"any of {scope_list(any_of)} is needed",
+                partial(log_not_let_in, verified.principal, any_of),
+            )
             await self._challenges.insufficient_scope(verified, scheme, self._first(request))(request, receive, send)
             return
         if request["method"] == "POST" and request["path"] == ENDPOINT and not held >= PROGRAM_SCOPES:
             body, receive = await _read(receive)
-            required = self._required_scopes(_call(body, request))
+            call = _call(body, request)
+            required = self._required_scopes(call)
             if not held >= required:
-                log_scopes_missing(verified.principal, required)
+                self._checked(TokenCheck.INSUFFICIENT_SCOPE)
+                self._note_challenge(verified.principal, call, required)
                 await self._challenges.insufficient_scope(verified, scheme, required)(request, receive, send)
                 return
+        self._checked(TokenCheck.ACCEPTED)
         known = sdk_token(token, verified, self._access.resource)
         request["user"], request["auth"] = AuthenticatedUser(known), AuthCredentials(known.scopes)
         if request["method"] == "GET":
             await self._stream(shown, verified, request, receive, send)
         else:
             await self._known(request, receive, send)
+
+    def _checked(self, result: TokenCheck) -> None:
+        if self._watch is not None:
+            self._watch.checked(result)
+
+    def _note_challenge(self, caller: Principal, call: object, required: frozenset[Scope]) -> None:
+        def tell() -> None:
+            log_scopes_missing(caller, required)
+            self._record_challenged(caller, call)
+
+        why = f"{scope_list(required)} is needed"
+        self._refusals.note_caller(caller, Code.INSUFFICIENT_SCOPE, why, tell, recorded=True)
 
     def _first(self, request: Request) -> frozenset[Scope]:
         """Return what somebody is asked for who has none of the scopes of a path: the least of them."""
@@ -251,6 +284,10 @@ class Gate:
             if (now.principal.scopes, now.principal.tenant) != held:
                 return "the token stands for other rights than before"
         return "the token has expired"
+
+
+def _shows_one(request: Request) -> bool:
+    return any(name == b"authorization" for name, _ in request["headers"])
 
 
 class _Places:

@@ -63,7 +63,11 @@ class Gated:
         self.gate = ImpactGate(
             Rules(**({"can_ask": lambda _: True} | rules)), records=store, leases=leases, outbox=store.outbox
         )
-        self.pipeline = Pipeline(self.inventory, tenants={"red": self.inventory}, gate=self.gate)
+        self.pipeline = Pipeline(self.inventory, tenants={"red": self.inventory}, gate=self.gate, trail=store.trail)
+
+    def without_trail(self) -> None:
+        """Keep no records from now on: for what is the gate's own."""
+        self.pipeline.trail = None
 
     async def run(self, program: str, caller: Principal = MONA, **asked: Any) -> Report:
         return await self.pipeline.run(program, caller, asked=Asked(**asked))
