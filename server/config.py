@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from guideway.dsl.scopes import Scope
 from guideway.interpreter.drivers.ssh import SshOptions
 from guideway.server import toml_places
+from guideway.server.audit_section import AuditSection
 from guideway.server.config_errors import UNKNOWN_KEY, ConfigError, Problem, syntax_problem
 from guideway.server.config_file import read
 from guideway.server.config_paths import absolute
@@ -60,6 +61,7 @@ class Config:
     limits: LimitsSection
     deadlines: DeadlinesSection
     store: StoreSection
+    audit: AuditSection
     approvals: ApprovalsSection
     quotas: BoundsSection
     groups: Mapping[str, GroupSection]
@@ -121,6 +123,7 @@ def _config(
         limits=document.limits,
         deadlines=document.deadlines,
         store=document.store,
+        audit=document.audit,
         approvals=document.approvals,
         quotas=document.quotas,
         groups=MappingProxyType(document.groups),

@@ -14,6 +14,7 @@ from guideway.dsl.scopes import Scope
 from guideway.interpreter.drivers.ssh import SshOptions
 from guideway.interpreter.pipeline import DEFAULT_DEADLINES
 from guideway.interpreter.reads import READS_AT_ONCE
+from guideway.server.audit_section import AuditSection
 from guideway.server.risk_sections import (
     ApprovalsSection,
     BoundsSection,
@@ -240,6 +241,7 @@ class Document(Section):
     limits: LimitsSection = LimitsSection()
     deadlines: DeadlinesSection = DeadlinesSection()
     store: StoreSection = StoreSection()
+    audit: AuditSection = AuditSection()
     approvals: ApprovalsSection = ApprovalsSection()
     quotas: BoundsSection = BoundsSection()
     groups: dict[str, GroupSection] = Field(default_factory=dict)
