@@ -25,7 +25,9 @@ from guideway.interpreter.inventory import Inventory
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.reads import READS_AT_ONCE, Places
 from guideway.interpreter.recorder import RunRecord
+from guideway.interpreter.repeats import LIFETIME, Once, Repeats
 from guideway.interpreter.results import Observer, Report, Status
+from guideway.interpreter.watch import Gate, Watch, watched
 from guideway.interpreter.weighing import NOTHING_ASKED, Asked, Candidate
 
 
@@ -73,7 +75,8 @@ class Pipeline:
     part included. A read is begun ahead of its turn only where fewer than ``reads_at_once`` are open then; 1 turns that
     off. ``gate`` decides on mutations; the one that is there by itself keeps no records, so that it refuses what needs
     a person or a quota. Every call is recorded in ``trail``; what only reads gives its result without a record only if
-    ``reads_without_trail`` says so. Whoever makes a pipeline closes it.
+    ``reads_without_trail`` says so. In ``repeats`` idempotency keys are remembered, each for some seconds. Whoever
+    makes a pipeline closes it.
     """
 
     def __init__(
@@ -87,6 +90,8 @@ class Pipeline:
         gate: ImpactGate | None = None,
         trail: Trail | None = None,
         reads_without_trail: bool = False,
+        repeats: Repeats | None = None,
+        idempotency_seconds: float = LIFETIME,
     ) -> None:
         self.inventory = inventory
         self.tenants = tenants
@@ -95,7 +100,10 @@ class Pipeline:
         self.reads_at_once = reads_at_once
         self.gate = gate or ImpactGate()
         self.trail = trail
+        self.watch: Watch | None = None
         self._withheld = not reads_without_trail
+        self._repeats = repeats
+        self._idempotency_seconds = idempotency_seconds
         self._places = Places(reads_at_once)
 
     def inventory_of(self, caller: Principal) -> Inventory:
@@ -129,13 +137,15 @@ class Pipeline:
         ``parsed`` is given the program, also where it may not run. Raises ``Refusal``.
         """
         now = time.time()
-        program = parse(text, name=name, limits=self.limits, vocabulary=vocabulary(caller, now))
-        analysis = analyze(program)
+        with watched(self.watch, Gate.FORM):
+            program = parse(text, name=name, limits=self.limits, vocabulary=vocabulary(caller, now))
+            analysis = analyze(program)
         if parsed is not None:
             parsed(analysis)
-        require_scopes(analysis, caller, program.source, now)
         inventory = self.inventory_of(caller)
-        require_targets(analysis, caller, inventory, program.source, now)
+        with watched(self.watch, Gate.AUTHORIZATION):
+            require_scopes(analysis, caller, program.source, now)
+            require_targets(analysis, caller, inventory, program.source, now)
         deadline = partial(self.deadline, inventory)
         worst_case = self.worst_case(analysis, inventory)
         return Admitted(program, analysis, worst_case, inventory, deadline, self.deadlines.pipeline)
@@ -161,7 +171,8 @@ class Pipeline:
         admitted: Admitted | None = None
         evaluator: Evaluator | None = None
         clearance: Clearance | None = None
-        record = RunRecord(self.trail, run_id, text, caller, asked, self.inventory_of(caller))
+        record = RunRecord(self.trail, run_id, text, caller, asked, self.inventory_of(caller), watch=self.watch)
+        once = Once(self._repeats, asked.idempotency_key, self._idempotency_seconds)
 
         def report(status: Status, refusal: Refusal | None = None) -> Report:
             return Report(
@@ -178,7 +189,14 @@ class Pipeline:
 
         try:
             admitted = self.admit(text, caller, name=name, parsed=record.parsed)
-            clearance = await self.gate.clear(admitted.candidate(caller, asked, run_id))
+            longest = min(admitted.worst_case.seconds, admitted.longest)
+            earlier = await once.begin(admitted.analysis, caller, run_id, longest, time.time())
+            if earlier is not None:
+                record.repeated(earlier)
+                return earlier
+            with watched(self.watch, Gate.IMPACT):
+                clearance = await self.gate.clear(admitted.candidate(caller, asked, run_id))
+            clearance.watch = self.watch
             record.begun(clearance, self.deadlines.pipeline, withheld=self._withheld)
             evaluator = Evaluator(
                 admitted.analysis,
@@ -189,6 +207,7 @@ class Pipeline:
                 record=record,
                 places=self._places,
                 observe=observe,
+                watch=self.watch,
             )
             match await evaluator.run(self.deadlines.pipeline):
                 case True:
@@ -201,15 +220,24 @@ class Pipeline:
             ended = report(Status.REFUSED, refusal)
         except anyio.get_cancelled_exc_class():
             ended = report(Status.CANCELLED)
+            self._ran(ended)
             record.put_end(ended)
             if on_cancel is not None:
                 on_cancel(ended)
-            if clearance is not None:
-                await clearance.settle(ended.steps, ended.status.value)
+            await _settle(clearance, ended)
+            await once.end(ended)
             raise
-        if clearance is not None:
-            await clearance.settle(ended.steps, ended.status.value)
-        return await record.ended(ended, withheld=self._withheld)
+        await _settle(clearance, ended)
+        try:
+            ended = await record.ended(ended, withheld=self._withheld)
+        finally:
+            await once.end(ended)
+        self._ran(ended)
+        return ended
+
+    def _ran(self, report: Report) -> None:
+        if self.watch is not None:
+            self.watch.ran(report)
 
     def record_unrun(
         self, text: str, caller: Principal, asked: Asked = NOTHING_ASKED, refusal: Refusal | None = None
@@ -247,3 +275,8 @@ class Pipeline:
                 return self.deadlines.if_running
             case _:
                 raise TypeError(f"no deadline for {type(command).__name__}")
+
+
+async def _settle(clearance: Clearance | None, ended: Report) -> None:
+    if clearance is not None:
+        await clearance.settle(ended.steps, ended.status.value)

@@ -113,6 +113,10 @@ class RunRecord:
             found["ticket"] = refusal.ticket.id
         self._put(Kind.RUN_REFUSED, found)
 
+    def repeated(self, earlier: Report) -> None:
+        """Record, soon, that a call was answered with an earlier one's report, and nothing ran."""
+        self._put(Kind.RUN_REPEATED, self._call() | {"earlier": earlier.run_id, "status": earlier.status.value})
+
     @asynccontextmanager
     async def restart(self, command: Restart, service: Service, seconds: float, turn: Turn) -> AsyncIterator[None]:
         """Record a restart around what it does: its intent is on disk before, its outcome follows.
@@ -178,6 +182,7 @@ class RunRecord:
             "model_says": asked.model_says,
             "ticket": asked.ticket,
             "break_glass": asked.break_glass,
+            "idempotency_key": asked.idempotency_key,
         }
         return (
             self._whose()

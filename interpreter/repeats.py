@@ -37,6 +37,7 @@ MOST_BYTES: Final = 262_144
 
 _LATE: Final = BRING_BACK_SECONDS + 15.0  # seconds after a run's longest when its process is lost in any case
 _LONGEST_RETRY: Final = 30
+_UNBEGUN: Final = frozenset({Status.REFUSED, Status.CANCELLED})
 _WHOLE: Final = Span(0, 0)  # it is said of the call, not of a place in its program
 
 
@@ -152,7 +153,7 @@ class Once:
             return
         with anyio.CancelScope(shield=True):
             try:
-                if report.status is Status.REFUSED and not report.steps:
+                if report.status in _UNBEGUN and not report.steps:
                     await self._repeats.forget(self._call)
                 else:
                     await self._repeats.end(self._call, _bounded(report))

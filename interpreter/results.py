@@ -126,7 +126,10 @@ Observer = Callable[[Event], None]
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a pipeline did. ``ran`` counts commands by keyword; ``worst_case`` is None where it was not admitted."""
+    """What a pipeline did. ``ran`` counts commands by keyword; ``worst_case`` is None where it was not admitted.
+
+    ``replayed`` says that an earlier call did it, with the same idempotency key, and this one nothing.
+    """
 
     run_id: str
     status: Status
@@ -137,6 +140,7 @@ class Report:
     started: str
     seconds: float
     refusal: Refusal | None = None
+    replayed: bool = False
 
     def withheld(self, refusal: Refusal) -> "Report":
         """Return a report that gives nothing of what was read, and why."""
@@ -155,4 +159,4 @@ class Report:
             "worst_case": worst and {"commands": dict(worst.commands), "seconds": worst.seconds},
             "ran": dict(self.ran),
             "refusal": self.refusal and self.refusal.to_json(),
-        }
+        } | ({"replayed": True} if self.replayed else {})

@@ -56,6 +56,7 @@ class Asked:
 
     ``break_glass`` is the caller's reason to ask for a run in spite of a freeze. ``client_says`` is what the client
     calls itself, ``model_says`` which model it says to have written the program. ``door`` is by which way it came.
+    ``idempotency_key`` is for a call that may be sent again (``repeats``).
     """
 
     ticket: str | None = None
@@ -63,6 +64,7 @@ class Asked:
     client_says: str | None = None
     model_says: str | None = None
     door: str | None = None
+    idempotency_key: str | None = None
 
 
 NOTHING_ASKED: Final = Asked()

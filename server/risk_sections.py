@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, St
 from guideway.interpreter.approvals import LIFETIME
 from guideway.interpreter.probes.addresses import objection, parse
 from guideway.interpreter.quotas import DAY
+from guideway.interpreter.repeats import LIFETIME as REMEMBERED
 from guideway.interpreter.risk import Impact, Quota, Reversibility, Risk, Tier
 from guideway.interpreter.weighing import DEFAULT_RULES, Bounds
 from guideway.interpreter.windows import Freeze, Window
@@ -233,12 +234,14 @@ class ApprovalsSection(Section):
 class StoreSection(Section):
     """``[store]``: where tickets, quotas and locks are kept. One folder for one machine, PostgreSQL for replicas.
 
-    The URL has a password in it: it stands in a file or in an environment variable.
+    The URL has a password in it: it stands in a file or in an environment variable. ``idempotency_hours`` is for how
+    long a call's idempotency key is remembered.
     """
 
     folder: FilePath | None = None
     url_file: FilePath | None = None
     url_env: Text | None = None
+    idempotency_hours: Annotated[float, Field(gt=0, le=720, allow_inf_nan=False)] = REMEMBERED / 3600
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:

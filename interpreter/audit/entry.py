@@ -13,6 +13,7 @@ class Kind(StrEnum):
 
     CALL_REFUSED = "call.refused"  # at a door: no program was looked at, or none was there
     RUN_REFUSED = "run.refused"  # by a gate, before any effect
+    RUN_REPEATED = "run.repeated"  # answered with what an earlier call with its idempotency key did: nothing ran
     RUN_BEGUN = "run.begun"
     RUN_ENDED = "run.ended"
     RESTART_BEGUN = "restart.begun"  # on disk before the service is touched
