@@ -20,6 +20,7 @@ from guideway.interpreter.principal import Principal
 from guideway.interpreter.records import StoreUnavailable
 from guideway.interpreter.results import Outcome, Reason, Step
 from guideway.interpreter.risk import Tier
+from guideway.interpreter.watch import Watch
 from guideway.interpreter.weighing import frozen
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class Clearance:
     glass_broken: frozenset[str] = frozenset()
     reserved: bool = False
     begun: list[bool] = field(default_factory=list)
+    watch: Watch | None = None
 
     def forbids(self, command: Command, now: float) -> Diagnostic | None:
         """Say why a command may not run after all, at its turn."""
@@ -103,15 +105,21 @@ class Clearance:
             async with self.gate.leases.hold(
                 self.gate.places(service, self.caller), self.run_id, self.gate.rules.wait
             ) as waited:
+                self._waited(waited, got=True)
                 self._require_still(command)
                 self.left[command.target] -= 1
                 self.begun[-1] = True
                 yield Turn(f"{_waited_words(waited)} held" if waited.label else None, waited.orphan)
         except Busy as busy:
+            self._waited(busy.waited, got=False)
             raise Fault(Reason.BUSY, f"{_waited_words(busy.waited)} still holds") from None
         except StoreUnavailable:
             _log.exception("run %s: no lease", self.run_id)
             raise Fault(Reason.UNKNOWN, "nothing was done to it: the store of locks cannot be reached") from None
+
+    def _waited(self, waited: Waited, *, got: bool) -> None:
+        if self.watch is not None and waited.label is not None:
+            self.watch.waited(waited.seconds, got=got)
 
     async def settle(self, steps: Sequence[Step], outcome: str) -> None:
         """Give back what the run did not do, also where it is cancelled. Never raises."""

@@ -23,6 +23,7 @@ from guideway.interpreter.principal import Principal
 from guideway.interpreter.reads import Ahead, Answer, Neighbours, Places, Read
 from guideway.interpreter.recorder import RunRecord
 from guideway.interpreter.results import Containment, Observer, Outcome, State, Step
+from guideway.interpreter.watch import Watch
 
 _NOTHING_DONE: Final = "it was waiting for its turn, and nothing was done to it"
 
@@ -47,6 +48,7 @@ class Evaluator:
         record: RunRecord,
         places: Places,
         observe: Observer | None,
+        watch: Watch | None = None,
     ) -> None:
         self.steps: list[Step] = []
         self.containments: list[Containment] = []
@@ -60,6 +62,7 @@ class Evaluator:
         self._record = record
         self._places = places
         self._observe = observe
+        self._watch = watch
         self._pipeline_scope = anyio.CancelScope()
         self._turn = Turn()
 
@@ -190,6 +193,8 @@ class Evaluator:
         self.steps.append(step)
         if self._observe:
             self._observe(step)
+        if self._watch is not None:
+            self._watch.stepped(step)
 
     async def _act(self, command: Read | Restart | IfRunning, ahead: Ahead | None) -> Answer:
         """Do what a command says, or take what was found ahead. Raises ``Fault``."""

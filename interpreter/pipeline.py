@@ -231,8 +231,8 @@ class Pipeline:
         try:
             ended = await record.ended(ended, withheld=self._withheld)
         finally:
+            self._ran(ended)
             await once.end(ended)
-        self._ran(ended)
         return ended
 
     def _ran(self, report: Report) -> None:

@@ -31,6 +31,7 @@ from guideway.interpreter.records import Mutation, StoreUnavailable
 from guideway.interpreter.results import Outcome, Report, Status
 from guideway.interpreter.risk import MODEL_VERSION
 from guideway.interpreter.service import Service
+from guideway.interpreter.watch import Gate, Watch, watched
 from guideway.interpreter.weighing import Asked
 
 _log = logging.getLogger(__name__)
@@ -52,6 +53,7 @@ class RunRecord:
     analysis: Analysis | None = None
     has_begun: bool = False
     restarts: int = 0
+    watch: Watch | None = None
 
     def parsed(self, analysis: Analysis) -> None:
         """Take the program that the text turned out to be."""
@@ -65,10 +67,14 @@ class RunRecord:
         """
         if self.trail is None or self.analysis is None:
             return
-        if self.trail.failing is not None and (withheld or clearance.left):
-            _log.error("run %s: refused, the audit trail: %s", self.run_id, self.trail.failing)
-            raise unwritten(self.analysis.program.source)
-        found = self._call() | facts.of_program(self.analysis, self.inventory)
+        with watched(self.watch, Gate.RECORD):
+            self._begun(self.trail, self.analysis, clearance, seconds, withheld=withheld)
+
+    def _begun(self, trail: Trail, analysis: Analysis, clearance: Clearance, seconds: float, *, withheld: bool) -> None:
+        if trail.failing is not None and (withheld or clearance.left):
+            _log.error("run %s: refused, the audit trail: %s", self.run_id, trail.failing)
+            raise unwritten(analysis.program.source)
+        found = self._call() | facts.of_program(analysis, self.inventory)
         found |= {
             "tier": int(clearance.tier),
             "policy": clearance.gate.policy(self.caller.tenant),
@@ -88,7 +94,8 @@ class RunRecord:
         if not self.has_begun and self.trail.failing is not None:
             return report  # it was refused, and nobody has to wait until that can be recorded
         try:
-            await self.trail.written()
+            with watched(self.watch, Gate.RECORD):
+                await self.trail.written()
         except StoreUnavailable as error:  # the records wait; what was done is told, as it cannot be undone
             _log.error("run %s: its records wait for the audit trail: %s", self.run_id, error)
             if self.has_begun and withheld and not self.restarts and self.analysis is not None:
@@ -138,7 +145,8 @@ class RunRecord:
         begun = Mutation(self.run_id, service.name, who, now, number=self.restarts, key=key, until=until)
         self._put_restart(Kind.RESTART_BEGUN, begun)
         try:
-            await trail.written()
+            with watched(self.watch, Gate.RECORD):
+                await trail.written()
         except StoreUnavailable as error:
             _log.error("run %s: `%s` is not restarted, the audit trail: %s", self.run_id, service.name, error)
             self._put_restart(Kind.RESTART_ENDED, _over(begun, "not_begun", UNWRITTEN))
