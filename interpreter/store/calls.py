@@ -30,6 +30,7 @@ class Calls:
     made = staticmethod(uses.times)
     settle = staticmethod(uses.settle)
     append = staticmethod(trail.append)
+    has_record = staticmethod(trail.has)
     checkpoint = staticmethod(trail.checkpoint)
     sweep = staticmethod(sweeping.sweep)
     heads = staticmethod(trail_pages.heads)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import anyio
 from anyio import CapacityLimiter, to_thread
 
+from guideway.interpreter.audit.chain import Link
 from guideway.interpreter.audit.entry import Entry
 from guideway.interpreter.audit.keeping import PLAIN, Keeping
 from guideway.interpreter.records import StoreUnavailable
@@ -126,13 +127,16 @@ class Opened:
         with self._read() as connection:
             return ask(Calls, connection)
 
-    def append_here(self, entries: Sequence[Entry]) -> None:
-        """Add entries to the audit trail, in this thread and in one transaction."""
+    def append_here(self, entries: Sequence[Entry], made: list[Link]) -> None:
+        """Add entries to the audit trail, in this thread and in one transaction.
+
+        ``made`` gets the last record of each trail before it is committed: where that fails, it may be there or not.
+        """
         from guideway.interpreter.store.calls import Calls  # noqa: PLC0415  # loads the database
 
         try:
             with self._write() as connection:
-                seals = Calls.append(connection, entries, self.keeping, time.time())
+                seals = Calls.append(connection, entries, self.keeping, time.time(), made)
         except BaseException:
             if self.watch is not None:
                 self.watch.unrecorded()

@@ -14,7 +14,7 @@ from typing import Final
 
 import anyio
 
-from guideway.interpreter.audit.chain import moment
+from guideway.interpreter.audit.chain import Link, moment
 from guideway.interpreter.audit.entry import Entry, Kind
 from guideway.interpreter.records import StoreUnavailable
 from guideway.interpreter.store.opened import Opened
@@ -54,13 +54,25 @@ class _Gap:
     lost: int = 0
 
 
+@dataclass(slots=True)
+class _Doubt:
+    """A transaction that failed when its records had been made: it may have been committed, and its answer lost.
+
+    ``last`` is one of its records, which is there if it was. What it was about stays in flight, with ``gaps`` told.
+    """
+
+    last: Link
+    gaps: dict[str | None, _Gap]
+
+
 class StoredTrail:
     """The trail in a store (``Trail``)."""
 
     def __init__(self, opened: Opened) -> None:
         self._opened = opened
         self._pending: list[Entry] = []
-        self._in_flight = 0  # of those that are pending, how many a transaction is about
+        self._in_flight = 0  # of those that are pending, how many a transaction is about, or was and may have kept
+        self._doubt: _Doubt | None = None
         self._gaps: dict[str | None, _Gap] = {}
         self._put = 0  # entries that were ever put
         self._done = 0  # and those of them that are on disk, or lost
@@ -127,28 +139,64 @@ class StoredTrail:
                 self._write_some()
 
     def _write_some(self) -> None:
-        with self._lock:
-            batch = self._pending[:BATCH]
-            gaps, self._gaps = self._gaps, {}
-            self._in_flight = len(batch)
         try:
-            self._opened.append_here([*_told(gaps), *batch])
+            self._resolve()
+            self._write_batch()
         except BaseException as error:
             with self._lock:
-                self._in_flight = 0
                 self._failing = str(error)
-                for tenant, gap in gaps.items():
-                    self._widen(tenant, gap)
                 self._bound()
             if isinstance(error, StoreUnavailable) or not isinstance(error, Exception):
                 raise
             _log.exception("the audit trail cannot be written")
             raise StoreUnavailable(f"the audit trail cannot be written: {type(error).__name__}") from error
+        self._failing = None
+
+    def _resolve(self) -> None:
+        """Find out whether a transaction was committed of which no answer came: nothing is to be kept twice.
+
+        By one that writes: it has the store to itself, so that nothing of the other one is under way any more.
+        """
+        doubt = self._doubt
+        if doubt is None:
+            return
+        is_kept = self._opened.change_here(lambda calls, connection: calls.has_record(connection, doubt.last))
         with self._lock:
-            del self._pending[: self._in_flight]
-            self._done += self._in_flight
-            self._in_flight = 0
-            self._failing = None
+            self._doubt = None
+            if is_kept:
+                self._drop_in_flight()
+            else:
+                self._give_back(doubt.gaps)
+
+    def _write_batch(self) -> None:
+        with self._lock:
+            batch = self._pending[:BATCH]
+            gaps, self._gaps = self._gaps, {}
+            self._in_flight = len(batch)
+        if not batch and not gaps:
+            return
+        made: list[Link] = []
+        try:
+            self._opened.append_here([*_told(gaps), *batch], made)
+        except BaseException:
+            with self._lock:
+                if made:
+                    self._doubt = _Doubt(made[-1], gaps)
+                else:
+                    self._give_back(gaps)
+            raise
+        with self._lock:
+            self._drop_in_flight()
+
+    def _drop_in_flight(self) -> None:
+        del self._pending[: self._in_flight]
+        self._done += self._in_flight
+        self._in_flight = 0
+
+    def _give_back(self, gaps: dict[str | None, _Gap]) -> None:
+        self._in_flight = 0
+        for tenant, gap in gaps.items():
+            self._widen(tenant, gap)
 
     def _bound(self) -> None:
         """Lose the oldest of too many."""

@@ -33,30 +33,35 @@ _MOVE: Final = Prepared(sa.update(TRAILS).where(TRAILS.c.trail == sa.bindparam("
 _CHECKPOINT: Final = Prepared(sa.insert(CHECKPOINTS), "trail", "seq", "seal")
 
 
-def append(connection: sa.Connection, entries: Iterable[Entry], keeping: Keeping, now: float) -> list[str]:
+def append(
+    connection: sa.Connection, entries: Iterable[Entry], keeping: Keeping, now: float, made: list[Link] | None = None
+) -> list[str]:
     """Add entries to their trails, in their order, and what they say of mutations to the history.
 
     Returns the seals that were kept as checkpoints: whoever commits the transaction gives them to ``keeping.anchor``.
+    ``made`` gets the last record of each trail.
     """
+    made = [] if made is None else made
     by_trail: dict[str, list[Entry]] = {}
     for given in entries:
         for entry in (given,) if given.mutation is None else mutations.keep(connection, given):
             by_trail.setdefault(trail_of(entry.tenant), []).append(entry)
-    kept = (_append(connection, trail, added, keeping, now) for trail, added in by_trail.items())
+    kept = (_append(connection, trail, added, keeping, now, made=made) for trail, added in by_trail.items())
     return [seal for seal in kept if seal is not None]
 
 
 def _append(
-    connection: sa.Connection, trail: str, entries: Sequence[Entry], keeping: Keeping, now: float
+    connection: sa.Connection, trail: str, entries: Sequence[Entry], keeping: Keeping, now: float, *, made: list[Link]
 ) -> str | None:
     head = _HEAD.run(connection, trail=trail).fetchone()
     seq, prev, checkpoint_seq, checkpoint_at = (0, BEGINNING, 0, now) if head is None else head
     rows = []
     for entry in entries:
         seq += 1
-        made, row = _record(entry, seq, prev, keeping)
-        prev = made.hash
+        last, row = _record(entry, seq, prev, keeping)
+        prev = last.hash
         rows.append(row)
+    made.append(last)
     _ADD.run_many(connection, rows)
     seal = None if keeping.sealer is None else keeping.sealer.seal(trail, seq, prev, now)
     is_due = seal is not None and (
@@ -79,6 +84,12 @@ def _append(
     else:
         _MOVE.run(connection, of=trail, **values)
     return seal if is_due else None
+
+
+def has(connection: sa.Connection, record: Link) -> bool:
+    """Say whether a record is kept, as it was made and in its place."""
+    query = sa.select(TRAIL.c.hash).where(TRAIL.c.trail == record.trail, TRAIL.c.seq == record.seq)
+    return connection.scalar(query) == record.hash
 
 
 def checkpoint(connection: sa.Connection, now: float, *, before: float | None = None) -> list[str]:
