@@ -70,6 +70,8 @@ def _built(config: Config) -> Pipeline:
         reads_at_once=limits.reads_at_once,
         trail=records.trail,
         reads_without_trail=config.audit.reads_without_trail,
+        repeats=records.repeats if isinstance(records, Store) else None,
+        idempotency_seconds=config.store.idempotency_hours * 3600,
         gate=ImpactGate(
             policy.rules(),
             records=records,
