@@ -6,7 +6,7 @@ names, and that a client asked its proxy in the clear. Who a caller is and what 
 
 import ipaddress
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from starlette.datastructures import Headers
@@ -30,13 +30,22 @@ class Peers:
 
     ``listens`` is what this server speaks itself, ``asked`` what its clients are to use. Where it speaks `http`, it
     answers loopback and ``proxies`` alone. Where clients are to use `https` and a proxy says that one did not, that one
-    is refused: its token has been readable on the way.
+    is refused: its token has been readable on the way. What is at ``public`` paths anybody may ask, in any way.
     """
 
-    def __init__(self, app: ASGIApp, *, proxies: Iterable[Network] = (), listens: Scheme, asked: Scheme) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        proxies: Iterable[Network] = (),
+        listens: Scheme,
+        asked: Scheme,
+        public: Collection[str] = (),
+    ) -> None:
         self._app = app
         self._proxies = tuple(proxies)
         self._listens, self._asked = listens, asked
+        self._public = frozenset(public)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -44,16 +53,16 @@ class Peers:
             return
         host, port = scope["client"] or ("", 0)
         peer = _address(host)
-        client, came_by = peer, ""
+        client, came_by, is_public = peer, "", scope["path"] in self._public
         if peer and self._is_proxy(peer):
             headers = Headers(scope=scope)
             client = self._client(peer, headers.getlist("X-Forwarded-For"))
             came_by = ",".join(headers.getlist("X-Forwarded-Proto")).split(",")[0].strip().lower()
-        elif self._listens == "http" and not (peer and peer.is_loopback):
+        elif self._listens == "http" and not (peer and peer.is_loopback) and not is_public:
             await self._refuse(_STRANGER, scope, receive, send)
             return
         scope = {**scope, "client": client and (str(client), port if client == peer else 0)}
-        if came_by == "http" and self._asked == "https":
+        if came_by == "http" and self._asked == "https" and not is_public:
             await self._refuse(_IN_THE_CLEAR, scope, receive, send)
         else:
             await self._app(scope, receive, _logged(scope, send))

@@ -17,6 +17,7 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from guideway.server.door_watch import DoorWatch
 from guideway.server.sections import ENDPOINT
 
 MOST_SESSIONS: Final = 1_000
@@ -46,10 +47,12 @@ class Sessions:
     are ended before the SDK cancels what is left: that costs time by the square of their number.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, *, watch: DoorWatch | None = None) -> None:
         self._app = app
         self._open: dict[str, _Session] = {}
         self._opening: list[Hashable] = []
+        if watch is not None:
+            watch.reads("sessions_open", lambda: len(self._open))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":

@@ -16,6 +16,7 @@ from guideway.server.approvals.paths import PAGE
 from guideway.server.config import Config
 from guideway.server.config_errors import ConfigError, Problem
 from guideway.server.config_file import FILE_NAME
+from guideway.server.door_watch import DoorWatch
 from guideway.server.risk_sections import WebhookSection
 from guideway.server.section import is_loopback
 from guideway.server.webhooks.courier import Courier
@@ -39,10 +40,12 @@ def configured(config: Config) -> list[Webhook]:
     return found
 
 
-def courier_of(config: Config, outbox: Outbox, endpoint: Callable[[], str | None]) -> Courier:
+def courier_of(
+    config: Config, outbox: Outbox, endpoint: Callable[[], str | None], watch: DoorWatch | None = None
+) -> Courier:
     """Return what delivers. ``endpoint`` gives the endpoint's URL as clients know it, None where there is none yet.
 
-    Raises ``ConfigError``.
+    ``watch`` is told what became of each attempt. Raises ``ConfigError``.
     """
     has_page = config.approvals.client_id is not None or config.development_issuer is not None
 
@@ -50,7 +53,7 @@ def courier_of(config: Config, outbox: Outbox, endpoint: Callable[[], str | None
         at = endpoint()
         return urljoin(at, f"{PAGE.lstrip('/')}/{ticket}") if at is not None and has_page else None
 
-    return Courier(outbox, configured(config), page)
+    return Courier(outbox, configured(config), page, watch=watch)
 
 
 async def deliver_on_leaving(config: Config, outbox: Outbox | None) -> None:

@@ -14,6 +14,7 @@ import anyio
 
 from guideway.interpreter.notices import Event, Notice, Outbox
 from guideway.interpreter.records import StoreUnavailable
+from guideway.server.door_watch import Delivery, DoorWatch
 from guideway.server.webhooks import payload, slack
 from guideway.server.webhooks.posting import Posted, post
 from guideway.server.webhooks.webhook import Webhook, signed
@@ -44,7 +45,10 @@ Expire = Callable[[], Awaitable[object]]
 class Courier:
     """Delivers what is due. Several may, in one process or in many: a notice is one's at a time."""
 
-    def __init__(self, outbox: Outbox, webhooks: Sequence[Webhook], page: Page) -> None:
+    def __init__(
+        self, outbox: Outbox, webhooks: Sequence[Webhook], page: Page, *, watch: DoorWatch | None = None
+    ) -> None:
+        self._watch = watch
         self._outbox = outbox
         self._webhooks = webhooks
         self._page = page
@@ -127,21 +131,28 @@ class Courier:
     async def _keep(self, webhook: Webhook, notice: Notice, posted: Posted) -> None:
         attempts, kind = notice.attempts + 1, notice.event["event"]
         if posted.error is None:
+            self._delivered(webhook, Delivery.DELIVERED)
             await self._outbox.done(notice.id)
             return
         now = time.time()
         due_at = now + wait_after(attempts, posted.retry_after)
         if posted.gone or due_at > worth_until(notice):
             why = f"{posted.error}; given up after {attempts} attempt{'s' if attempts > 1 else ''}"
+            self._delivered(webhook, Delivery.GIVEN_UP)
             _log.error("webhook %s: notice %s is undeliverable: %s", webhook.name, message_id(notice), why)
             await self._outbox.give_up(notice.id, why)
             return
+        self._delivered(webhook, Delivery.RETRIED)
         _log.log(
             logging.WARNING if attempts == 1 else logging.INFO,
             "webhook %s: notice of kind %s did not arrive and is tried again in %.0f s: %s",
             *(webhook.name, kind, due_at - now, posted.error),
         )
         await self._outbox.again(notice.id, due_at, posted.error)
+
+    def _delivered(self, webhook: Webhook, outcome: Delivery) -> None:
+        if self._watch is not None:
+            self._watch.delivered(webhook.name, outcome)
 
 
 def message_id(notice: Notice) -> str:

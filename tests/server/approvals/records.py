@@ -95,6 +95,9 @@ class RecordsInMemory:
             found += [each for whose, each in self.mutations if whose == tenant and each.service == name][:most]
         return sorted(found, key=lambda each: -each.started_at)
 
+    async def check(self, now: float) -> None:
+        """It can always be used."""
+
     async def close(self) -> None:
         """Nothing is held open."""
 
