@@ -63,7 +63,13 @@ class Gated:
         self.gate = ImpactGate(
             Rules(**({"can_ask": lambda _: True} | rules)), records=store, leases=leases, outbox=store.outbox
         )
-        self.pipeline = Pipeline(self.inventory, tenants={"red": self.inventory}, gate=self.gate, trail=store.trail)
+        self.pipeline = Pipeline(
+            self.inventory,
+            tenants={"red": self.inventory},
+            gate=self.gate,
+            trail=store.trail,
+            repeats=store.repeats,
+        )
 
     def without_trail(self) -> None:
         """Keep no records from now on: for what is the gate's own."""
