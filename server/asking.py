@@ -26,6 +26,7 @@ from guideway.interpreter.impact import ImpactGate
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.records import StoreUnavailable
 from guideway.server.elicit import FormAnswer, Mode, Question, form_answer, may_answer, mode_of, request
+from guideway.server.load import Place
 from guideway.server.progress import Progress
 from guideway.server.run_log import who
 from guideway.server.waiting import Waits, until_decided
@@ -190,6 +191,7 @@ class Asking:
         decided = False
         with self.waits.one(Who.of(call.caller)) as may_wait:
             if may_wait:
+                call.place.rest()
                 decided = await until_decided(records, ticket.id, longest, call.progress.tell)
         return decided
 
@@ -255,12 +257,16 @@ class Asking:
 
 
 class Conversation:
-    """One call, as far as asking goes: who calls, what the client can, and how long it may still wait."""
+    """One call, as far as asking goes: who calls, what the client can, and how long it may still wait.
 
-    def __init__(self, ctx: _Context, caller: Principal, progress: Progress) -> None:
+    ``place`` is given back while it waits, which costs nothing then but memory.
+    """
+
+    def __init__(self, ctx: _Context, caller: Principal, progress: Progress, place: Place) -> None:
         self.ctx = ctx
         self.caller = caller
         self.progress = progress
+        self.place = place
         self.modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
         self._since = time.monotonic()
 

@@ -1,7 +1,7 @@
 """uvicorn as a part of a program: it trusts no header, leaves signals alone, and says when it listens.
 
-It bounds what a connection may hold before it has asked for anything, and how many there are. What peers send wrong it
-answers and does not log: whoever reaches the port would write the log.
+It bounds what a connection may hold before it has asked for anything, how many there are, and how long an answer waits
+to be read. What peers send wrong it answers and does not log: whoever reaches the port would write the log.
 """
 
 import asyncio
@@ -11,7 +11,8 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final, Literal
+from functools import partial
+from typing import Any, Final, Literal, cast
 
 import anyio
 import h11
@@ -21,11 +22,20 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
+from guideway.server.waiting_connections import Handshake, Waiting, make_room
+
 HEAD_SECONDS: Final = 10.0
 """Seconds that a connection has to bring the head of a request, and what is left of the one that was answered."""
 
-MOST_CONNECTIONS: Final = 2_000
-"""Connections at a time; fewer where the process may not open so many files."""
+WRITE_SECONDS: Final = 30.0
+"""Seconds in which a client takes all of an answer that waits to be read, or ``LEAST_READ`` of it."""
+
+LEAST_READ: Final = 65_536
+
+MOST_CONNECTIONS: Final = 4_000
+"""Connections at a time, TLS agreed on or not; fewer where the process may not open so many files."""
+
+_MOST_FILES: Final = 65_536
 
 
 class HttpServer(uvicorn.Server):
@@ -39,14 +49,15 @@ class HttpServer(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http=Http,  # httptools keeps white space at the end of header values (RFC 9110, section 5.5)
+                http=cast(
+                    "type[asyncio.Protocol]", partial(_begin, tls)
+                ),  # httptools keeps white space at the end of header values (RFC 9110, section 5.5)
                 ws="none",
                 lifespan=lifespan,
                 log_config=None,
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                ssl_context_factory=(lambda *_: tls) if tls else None,
                 timeout_graceful_shutdown=1,  # who waits for calls has done so by then
             )
         )
@@ -69,10 +80,11 @@ class HttpServer(uvicorn.Server):
 
 
 class Http(H11Protocol):
-    """One connection. It is closed where no request is being answered on it and none becomes whole in time.
+    """One connection. It is closed where no request is being answered on it and none becomes whole in time, and where
+    an answer is not read.
 
-    uvicorn itself waits for a head without end, and for the rest of a body whose request was answered before it came.
-    Where there are too many connections, the one that has waited longest for a head makes room for a new one.
+    uvicorn itself waits for a head without end, for the rest of a body whose request was answered before it came, and
+    for an answer to be read. Where there are too many connections, one that waits for a head makes room for a new one.
     """
 
     def __init__(
@@ -83,27 +95,62 @@ class Http(H11Protocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self._overdue: asyncio.TimerHandle | None = None
+        self.overdue: asyncio.TimerHandle | None = None
+        self.address = ""
+        self._unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's own
         """Wait for a request; turn the connection away where there are too many."""
         super().connection_made(transport)
-        self._overdue = self.loop.call_later(HEAD_SECONDS, transport.abort)
+        transport.set_write_buffer_limits(high=1, low=0)  # to be told of whatever is not read at once
+        self.address = self.client[0] if self.client else ""
+        self.overdue = self.loop.call_later(HEAD_SECONDS, transport.abort)
         if len(self.connections) > most_connections():
-            self._longest_waiting().transport.abort()
+            make_room(cast("set[Waiting]", self.connections), self)
 
     def data_received(self, data: bytes) -> None:
         """Read on, and wait for the rest where this was not a whole head."""
         super().data_received(data)
         if self.cycle is not None and not self.cycle.response_complete:  # type: ignore[redundant-expr]  # None at first
             self._stop_waiting()
-        elif self._overdue is None and not self.transport.is_closing():
-            self._overdue = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
+        elif self.overdue is None and not self.transport.is_closing():
+            self.overdue = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
         self._stop_waiting()
+        self._stop_watching()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Wait for the client to read."""
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        """Go on: it has read all there was."""
+        self._stop_watching()
+        super().resume_writing()
+
+    def cut(self) -> None:
+        """End the connection without a word."""
+        self.transport.abort()
+
+    def _watch(self) -> None:
+        self._stop_watching()
+        self._unread = self.loop.call_later(WRITE_SECONDS, self._is_read, self.transport.get_write_buffer_size())
+
+    def _is_read(self, before: int) -> None:
+        """Cut the connection where its client has read next to nothing of what was left before."""
+        if before - self.transport.get_write_buffer_size() < LEAST_READ:
+            self.cut()
+        else:
+            self._watch()
+
+    def _stop_watching(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP; where another answer has begun already, only close. Its own request is over."""
@@ -116,16 +163,26 @@ class Http(H11Protocol):
             self.cycle.message_event.set()
 
     def _stop_waiting(self) -> None:
-        if self._overdue is not None:
-            self._overdue.cancel()
-            self._overdue = None
+        if self.overdue is not None:
+            self.overdue.cancel()
+            self.overdue = None
 
-    def _longest_waiting(self) -> "Http":
-        waiting = [each for each in self.connections if isinstance(each, Http) and each._overdue]  # noqa: SLF001
-        return min(waiting, key=Http._due, default=self)
 
-    def _due(self) -> float:
-        return self._overdue.when() if self._overdue else float("inf")
+def _begin(tls: ssl.SSLContext | None, *, server_state: ServerState, **more: Any) -> Http | Handshake:
+    """Return what speaks first on a new connection."""
+    http = Http(server_state=server_state, **more)
+    if tls is None:
+        return http
+    connections = cast("set[Waiting]", server_state.connections)
+    return Handshake(tls, http, connections=connections, most=most_connections(), seconds=HEAD_SECONDS)
+
+
+def raise_files() -> None:
+    """Let this process open as many files as it may, within reason: systems begin with few, for programs of old."""
+    files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if most == resource.RLIM_INFINITY else min(_MOST_FILES, most)
+    if files != resource.RLIM_INFINITY and files < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 def most_connections() -> int:

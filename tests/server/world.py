@@ -22,6 +22,7 @@ from guideway.interpreter.results import State
 from guideway.interpreter.risk import HARMLESS
 from guideway.interpreter.service import Service
 from guideway.server.app import serve_http
+from guideway.server.load_bounds import LoadBounds
 from guideway.server.tool import build_server
 
 BOTH = frozenset({Scope.READ, Scope.WRITE})
@@ -63,6 +64,14 @@ reversibility = "easy"
 behaviour = "never_stops"
 restart_seconds = 30.0
 """
+
+#: Bounds that no test reaches by chance: one caller who tries a thing fifty times at once, or a thousand bad tokens.
+ROOMY = LoadBounds(
+    calls_at_once_of_caller=1_000,
+    calls_per_minute_of_caller=1_000_000,
+    refused_per_minute_of_address=1_000_000,
+    refused_per_minute=1_000_000,
+)
 
 Transport = Literal["stdio", "http"]
 Era = Literal["legacy", "auto", "2026-07-28"]

@@ -19,6 +19,7 @@ from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.risk import HARMLESS
 from guideway.interpreter.service import Service
 from guideway.server.app import serve_http
+from guideway.server.load import Load
 from guideway.server.oauth.access import Access
 from guideway.server.oauth.caller import caller
 from guideway.server.oauth.verifier import TrustedIssuers
@@ -28,6 +29,7 @@ from tests.attacks.oauth.forge import Mint, ec_key, ed_key, rsa_key
 from tests.attacks.oauth.forgeries import Ground
 from tests.attacks.oauth.provider import Provider
 from tests.interpreter.worlds import HostInMemory
+from tests.server.world import ROOMY
 
 SHARED: Final = "database"
 TENANTS: Final = {
@@ -120,7 +122,7 @@ async def served(world: World, issuers: Mapping[str, IssuerSection], **settings:
     async with anyio.create_task_group() as tasks:
 
         async def serve(*, task_status: anyio.abc.TaskStatus[str]) -> None:
-            server = build_server(pipeline, caller)
+            server = build_server(pipeline, caller, load=Load(ROOMY))
             await serve_http(server, signals=False, grace=0, access=access, task_status=task_status, **settings)
 
         url = await tasks.start(serve)

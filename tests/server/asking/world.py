@@ -26,12 +26,13 @@ from guideway.interpreter.service import Service
 from guideway.interpreter.store import open_store
 from guideway.interpreter.weighing import Rules
 from guideway.interpreter.windows import Calendar, Freeze
+from guideway.server.load import Load
 from guideway.server.oauth.caller import caller
 from guideway.server.request_state import Keys
 from guideway.server.schema import output_schema
 from guideway.server.tool import TOOL_NAME, build_server
 from tests.server.oauth.door import Door, bearer
-from tests.server.world import Era, World
+from tests.server.world import ROOMY, Era, World
 
 PROGRAM = 'PING "api.internal" RESTART "database"'
 REVISION = {"legacy": "2025-11-25", "2026-07-28": "2026-07-28"}
@@ -91,7 +92,7 @@ class Desk:
     ) -> None:
         self.world = world
         self.door = Door(world)
-        world.server = build_server(world.pipeline, caller, forms=forms, keys=keys)
+        world.server = build_server(world.pipeline, caller, forms=forms, keys=keys, load=Load(ROOMY))
         self.http: httpx2.AsyncClient
         self._page = page
         tokens = self.door.tokens

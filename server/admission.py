@@ -1,0 +1,106 @@
+"""Where a request gets its place: behind the gate, which knows the caller, and in front of the protocol.
+
+Only what asks for an answer takes one. A note to the server, such as that a call is cancelled, an answer to a question
+of its own, and a stream that is kept open have a rate alone: what ends or decides a call must get through where no more
+begin.
+"""
+
+from collections.abc import Hashable
+from typing import Any
+
+import pydantic_core
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from starlette.types import ASGIApp, Message, Receive, Send
+from starlette.types import Scope as Request
+
+from guideway.interpreter.principal import Principal
+from guideway.server.load import PLACE, Load
+from guideway.server.oauth.refusal_log import RefusalLog
+from guideway.server.oauth.sdk_token import VerifiedToken
+from guideway.server.run_log import who
+from guideway.server.sections import ENDPOINT
+from guideway.server.too_much import TooMuch
+
+
+class Admission:
+    """ASGI middleware: 429 and 503 for what is too much. ``tokens`` is whether callers show one.
+
+    Where they do, a request without a caller is for a path that anybody may ask, and not counted here.
+    """
+
+    def __init__(self, app: ASGIApp, *, load: Load, tokens: bool) -> None:
+        self._app = app
+        self._load = load
+        self._tokens = tokens
+        self._refusals = RefusalLog()
+
+    async def __call__(self, request: Request, receive: Receive, send: Send) -> None:
+        principal = _principal(request) if request["type"] == "http" else None
+        if request["type"] != "http" or (self._tokens and principal is None):
+            await self._app(request, receive, send)
+            return
+        caller = None if principal is None else caller_key(principal)
+        identifier: object = None
+        try:
+            if request["path"] != ENDPOINT:
+                place = await self._load.place(caller)
+            elif request["method"] == "POST":
+                body, receive = await _read(receive)
+                asks, identifier = _asks(body)
+                if not asks:
+                    self._load.note(caller)
+                    await self._app(request, receive, send)
+                    return
+                place = await self._load.place(caller)
+            else:
+                self._load.note(caller)
+                await self._app(request, receive, send)
+                return
+        except TooMuch as too_much:
+            self._note(principal, too_much)
+            await too_much.response(identifier)(request, receive, send)
+            return
+        token = PLACE.set(place)
+        try:
+            await self._app(request, receive, send)
+        finally:
+            PLACE.reset(token)
+            place.close()
+
+    def _note(self, principal: Principal | None, too_much: TooMuch) -> None:
+        self._refusals.note("a request", str(too_much), "the one caller" if principal is None else who(principal))
+
+
+def caller_key(caller: Principal) -> Hashable:
+    """Return what a caller is counted by: whoever it is, through whichever client and with whichever token."""
+    return caller.issuer, caller.subject, caller.tenant
+
+
+def _principal(request: Request) -> Principal | None:
+    """Return whose token the gate has verified."""
+    user = request.get("user")
+    token = user.access_token if isinstance(user, AuthenticatedUser) else None
+    return token.verified.principal if isinstance(token, VerifiedToken) else None
+
+
+async def _read(receive: Receive) -> tuple[bytes, Receive]:
+    """Return a request's body, which comes in one piece, and a ``receive`` that gives it again."""
+    first: list[Message] = [await receive()]
+    body: bytes = first[0].get("body", b"")
+
+    async def again() -> Message:
+        return first.pop() if first else await receive()
+
+    return body, again
+
+
+def _asks(body: bytes) -> tuple[bool, object]:
+    """Return whether a body asks for an answer, and the id of that request. What cannot be read is answered at once."""
+    try:
+        message: Any = pydantic_core.from_json(body)
+    except ValueError:
+        return False, None
+    if not isinstance(message, dict) or "method" not in message or "id" not in message:
+        return False, None
+    identifier = message["id"]
+    return True, identifier if isinstance(identifier, str | int | float) else None
