@@ -5,6 +5,7 @@ Mistakes that one table shows by itself are found here; what tables say of each 
 
 import ipaddress
 from collections.abc import Iterable
+from dataclasses import fields
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, Strict
@@ -15,6 +16,7 @@ from guideway.interpreter.drivers.ssh import SshOptions
 from guideway.interpreter.pipeline import DEFAULT_DEADLINES
 from guideway.interpreter.reads import READS_AT_ONCE
 from guideway.server.audit_section import AuditSection
+from guideway.server.load_bounds import DEFAULT_BOUNDS, LoadBounds
 from guideway.server.risk_sections import (
     ApprovalsSection,
     BoundsSection,
@@ -23,7 +25,8 @@ from guideway.server.risk_sections import (
     RiskSection,
     StoreSection,
 )
-from guideway.server.section import FilePath, Seconds, Section, Text, Url
+from guideway.server.section import FilePath, Seconds, Section, Text, Url, address
+from guideway.server.telemetry_sections import MetricsSection, TelemetrySection
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -44,13 +47,6 @@ def _word(text: str) -> str:
     if not (text.isascii() and text.isprintable()) or not {" ", '"', "\\"}.isdisjoint(text):
         raise ValueError('must be one word of ASCII, without spaces, `"` and `\\`')
     return text
-
-
-def _address(host: str) -> str:
-    try:
-        return host if host == "localhost" else str(ipaddress.ip_address(host))
-    except ValueError:
-        raise ValueError("must be an IP address or `localhost`") from None
 
 
 def _network(text: Any) -> Any:
@@ -104,16 +100,19 @@ class ServerSection(Section):
 
     ``url`` is the endpoint as clients reach it, and so the resource that tokens are for (RFC 8707); None where that is
     the address that is listened on. ``proxies`` are the reverse proxies whose forwarded headers are believed.
-    From ``log_level`` on is logged, in ``log_format``; ``info`` has a line a run.
+    From ``log_level`` on is logged, in ``log_format``; ``info`` has a line a run. When it is told to stop, it
+    goes on for ``drain_seconds``, and then calls have ``grace_seconds`` to end.
     """
 
-    host: Annotated[str, AfterValidator(_address)] = "127.0.0.1"
+    host: Annotated[str, AfterValidator(address)] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535)] = 8765
     url: Url | None = None
     tls: TlsSection | None = None
     proxies: Annotated[tuple[Annotated[Network, BeforeValidator(_network)], ...], Strict(False)] = ()
     log_level: LogLevel = "info"
     log_format: LogFormat = "text"
+    drain_seconds: Annotated[float, Field(ge=0, le=300, allow_inf_nan=False)] = 0.0
+    grace_seconds: Annotated[float, Field(ge=0, le=3_600, allow_inf_nan=False)] = 10.0
 
 
 class IntrospectionSection(Section):
@@ -193,15 +192,30 @@ class DevelopmentIssuerSection(Section):
 
 
 class LimitsSection(Section):
-    """``[limits]``: the largest program that is read, and how many reads may be open for one to be begun ahead.
+    """``[limits]``: the largest program that is read, how many reads may be open for one to be begun ahead, and how
+    much is taken on at a time, from whom.
 
-    The upper ends keep the parser's work and stack small, and open sockets below what systems allow.
+    The upper ends keep the parser's work and stack small, open sockets below what systems allow, and who waits in the
+    queue below the minute after which clients give a request up.
     """
 
     bytes: Annotated[int, Field(ge=1, le=1_048_576)] = DEFAULT_LIMITS.bytes
     nesting: Annotated[int, Field(ge=1, le=100)] = DEFAULT_LIMITS.nesting
     commands: Annotated[int, Field(ge=1, le=10_000)] = DEFAULT_LIMITS.commands
     reads_at_once: Annotated[int, Field(ge=1, le=500)] = READS_AT_ONCE
+    calls_at_once: Annotated[int, Field(ge=1, le=10_000)] = DEFAULT_BOUNDS.calls_at_once
+    calls_at_once_of_caller: Annotated[int, Field(ge=1, le=10_000)] = DEFAULT_BOUNDS.calls_at_once_of_caller
+    calls_per_minute_of_caller: Annotated[int, Field(ge=1, le=1_000_000)] = DEFAULT_BOUNDS.calls_per_minute_of_caller
+    queue: Annotated[int, Field(ge=0, le=10_000)] = DEFAULT_BOUNDS.queue
+    queue_seconds: Annotated[float, Field(gt=0, le=50, allow_inf_nan=False)] = DEFAULT_BOUNDS.queue_seconds
+    refused_per_minute_of_address: Annotated[int, Field(ge=1, le=1_000_000)] = (
+        DEFAULT_BOUNDS.refused_per_minute_of_address
+    )
+    refused_per_minute: Annotated[int, Field(ge=1, le=1_000_000)] = DEFAULT_BOUNDS.refused_per_minute
+
+    def load(self) -> LoadBounds:
+        """Return what of it bounds the load."""
+        return LoadBounds(**{each.name: getattr(self, each.name) for each in fields(LoadBounds)})
 
 
 class DeadlinesSection(Section):
@@ -246,6 +260,8 @@ class Document(Section):
     quotas: BoundsSection = BoundsSection()
     groups: dict[str, GroupSection] = Field(default_factory=dict)
     freezes: dict[str, FreezeSection] = Field(default_factory=dict)
+    metrics: MetricsSection | None = None
+    telemetry: TelemetrySection | None = None
     ssh: dict[str, SshOptions] = Field(default_factory=dict)
     hosts: dict[str, dict[str, Any]] = Field(default_factory=dict)
     services: dict[str, dict[str, Any]] = Field(default_factory=dict)

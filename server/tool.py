@@ -8,12 +8,13 @@ The text of a program is never logged.
 
 import logging
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Annotated, Any, Final
 
 import anyio
 import mcp_types as types
 from mcp.server.caching import CacheHint
-from mcp.server.context import ServerRequestContext
+from mcp.server.context import ServerMiddleware, ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -32,15 +33,20 @@ from guideway.interpreter.weighing import Asked
 from guideway.server.approvals.desk import Desk
 from guideway.server.asking import Asking, Conversation, Decided, Reply, Undecided
 from guideway.server.describe import describe
-from guideway.server.elicit import client_says
+from guideway.server.door_watch import DoorWatch
+from guideway.server.elicit import client_says, model_says
 from guideway.server.kept import Kept
+from guideway.server.load import Load, Place
+from guideway.server.oauth.refusal_log import RefusalLog
 from guideway.server.progress import Progress
 from guideway.server.publish import KEPT, Audience, NoCopy, Publisher, Wanted, nameable
 from guideway.server.render import event_line, report_lines
 from guideway.server.request_state import Keys, boundary, own_keys
 from guideway.server.resources import Resources
 from guideway.server.run_log import log_run
+from guideway.server.runs import Runs
 from guideway.server.schema import CONFIRMATION, GLASS, input_schema
+from guideway.server.too_much import Bound, TooMuch
 from guideway.server.undecided import BREAK_GLASS, approval_lines, not_run, with_way_out
 
 TOOL_NAME: Final = "execute_diagnostic_pipeline"
@@ -76,19 +82,26 @@ class Arguments(BaseModel):
 class ToolServer(Server[Any]):
     """The protocol server. ``publisher`` has what each caller is shown, for doors that do not speak the protocol.
 
-    ``limits`` are those of a program. At ``desk`` people decide on what waits for them. ``forms`` are the clients that
-    may have their own person answer in a form, where people may approve their own requests. ``keys`` seal what a
-    question leaves with its client.
+    ``limits`` are those of a program, ``load`` counts calls. At ``desk`` people decide on what waits for them.
+    ``forms`` are the clients that may have their own person answer in a form, where people may approve their own
+    requests. ``keys`` seal what a question leaves with its client. ``doors`` watches whoever comes in.
     """
 
     def __init__(
-        self, pipeline: Pipeline, caller: Callable[[], Principal], *, forms: Collection[str], keys: Keys
+        self, pipeline: Pipeline, caller: Callable[[], Principal], *, forms: Collection[str], keys: Keys, load: Load
     ) -> None:
+        self.load = load
+        self.runs = Runs()
         self.publisher = Publisher(pipeline, caller)
+        self.refusals = RefusalLog(trail=pipeline.trail)
+        self.records = pipeline.gate.records
+        self.doors: DoorWatch | None = None
         self.limits = pipeline.limits
         self.desk = Desk(pipeline)
         self._asking = Asking(pipeline.gate, forms)
-        self._tool = tool = _Tool(pipeline, caller, self.publisher, self._asking)
+        self._tool = tool = _Tool(
+            pipeline, caller, self.publisher, self._asking, self.refusals, load=load, runs=self.runs
+        )
         resources = Resources(self.publisher)
         # A caller who steps up must see the longer grammar at once, and nobody another caller's.
         fresh = CacheHint(ttl_ms=0, scope="private")
@@ -110,6 +123,7 @@ class ToolServer(Server[Any]):
                 "resources/read": fresh,
             },
         )
+        self.middleware.clear()  # the SDK's own makes spans: even where nobody wants them, and in a client's words
         self.middleware.append(boundary(keys, lifetime=pipeline.gate.rules.lifetime))
         # Like ``on_list_tools`` and ``on_call_tool``, for handlers that give the wire form: a model in between costs
         # 40 µs a call.
@@ -135,9 +149,36 @@ class ToolServer(Server[Any]):
         """
         return self._tool.required_scopes(call)
 
+    def record_challenged(self, caller: Principal, call: object) -> None:
+        """Record a ``tools/call``, by its ``params``, whose caller was told which scope is missing and nothing else."""
+        self._tool.record_challenged(caller, call)
+
+    def be_watched(self, doors: DoorWatch | None, calls: ServerMiddleware[Any] | None) -> None:
+        """Have the doors and each call watched, from before anything is served on."""
+        self.doors = doors
+        if doors is not None:
+            doors.reads("calls_running", lambda: self.load.running)
+            doors.reads("calls_queued", lambda: self.load.queued)
+            doors.counts("throttled", lambda: {bound.value: self.load.refused[bound] for bound in Bound})
+        if calls is not None:
+            self.middleware.insert(0, calls)
+
     def show_tickets_at(self, url: str) -> None:
         """Send people who are to approve something to the pages below a URL, each ticket's by its id."""
         self._asking.page = url
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the server was told to stop: it should be sent nothing more, though it may answer a while yet."""
+        return self.runs.stopping
+
+    def stop(self) -> None:
+        """Note that the server was told to stop."""
+        self.runs.stopping = True
+
+    def turn_away(self) -> None:
+        """Let no call begin any more."""
+        self.load.turn_away()
 
     def end_waits(self) -> None:
         """Let no call wait for a person any more: each client is told what to do with its ticket."""
@@ -145,7 +186,7 @@ class ToolServer(Server[Any]):
 
     def cancel_calls(self) -> None:
         """Cancel every call that is running; each client is given the report of what its call did until then."""
-        self._tool.cancel_calls()
+        self.runs.cancel()
 
 
 def build_server(
@@ -154,25 +195,37 @@ def build_server(
     *,
     forms: Collection[str] = (),
     keys: Keys | None = None,
+    load: Load | None = None,
 ) -> ToolServer:
     """Return a server with the one tool. ``caller`` is asked at each request who is asking.
 
-    Without ``keys`` an answer to a question finds this server only, and only while it runs.
+    Without ``keys`` an answer to a question finds this server only, and only while it runs. Without ``load`` the
+    bounds are those that hold by themselves.
     """
-    return ToolServer(pipeline, caller, forms=forms, keys=keys or own_keys())
+    return ToolServer(pipeline, caller, forms=forms, keys=keys or own_keys(), load=load or Load())
 
 
 class _Tool:
     def __init__(
-        self, pipeline: Pipeline, caller: Callable[[], Principal], publisher: Publisher, asking: Asking
+        self,
+        pipeline: Pipeline,
+        caller: Callable[[], Principal],
+        publisher: Publisher,
+        asking: Asking,
+        refusals: RefusalLog,
+        *,
+        load: Load,
+        runs: Runs,
     ) -> None:
         self._pipeline = pipeline
+        self._refusals = refusals
         self._caller = caller
         self._publisher = publisher
         self._asking = asking
         self._input_schema = input_schema(pipeline.limits)
         self._listed = Kept[Audience, dict[str, Any]](KEPT)
-        self._running = set[anyio.CancelScope]()
+        self._load = load
+        self._runs = runs
 
     async def list_tools(self, ctx: _Context, params: types.PaginatedRequestParams) -> dict[str, Any]:  # noqa: ARG002
         """Answer ``tools/list``: the tool as this caller may use it, or nothing."""
@@ -212,30 +265,49 @@ class _Tool:
         try:
             arguments = Arguments.model_validate(params.arguments or {})
         except ValidationError as error:
-            return _result(_what_is_wrong(error), is_error=True)
+            why = _what_is_wrong(error)
+            self._refusals.note_caller(self._caller(), "invalid_arguments", why, _nothing)
+            return _result(why, is_error=True)
         try:
-            return await self._answer(ctx, params, arguments)
+            async with self._load.run() as place:
+                return await self._answer(ctx, params, arguments, place)
+        except TooMuch as too_much:
+            return _result(too_much.words, is_error=True)
         except MCPError:
             raise
         except Exception as error:  # the SDK would put the exception's text on the wire
             _log.exception("a pipeline ended in an error of this program")
             raise MCPError(types.INTERNAL_ERROR, "Internal error") from error
 
-    async def _answer(self, ctx: _Context, params: types.CallToolRequestParams, arguments: Arguments) -> dict[str, Any]:
+    async def _answer(
+        self, ctx: _Context, params: types.CallToolRequestParams, arguments: Arguments, place: Place
+    ) -> dict[str, Any]:
         """Run a program, after a person's yes where it needs one; or ask for that, or say how it is got."""
         caller, progress = self._caller(), Progress(ctx)
-        call = Conversation(ctx, caller, progress)
-        says = client_says(ctx.session.client_params)
+        call = Conversation(ctx, caller, progress, place)
+        asked = Asked(
+            arguments.confirmation_token,
+            arguments.break_glass,
+            client_says(ctx.session.client_params),
+            model_says=model_says(ctx.meta),
+            door="stdio" if ctx.request is None else "http",
+        )
 
         async def run(ticket: str | None) -> Report:
-            asked = Asked(ticket, arguments.break_glass, says)
-            return await self._until_cancelled(arguments.program, asked, caller, progress)
+            try:
+                await place.resume()
+            except TooMuch as too_much:
+                too_much.add(f'then call again with the same program and "{CONFIRMATION}": "{ticket}"')
+                raise
+            return await self._until_cancelled(arguments.program, replace(asked, ticket=ticket), caller, progress)
 
         turn = await self._asking.resume(call, params)
         if isinstance(turn, Reply):
             return turn.result
         if isinstance(turn, Undecided):
-            return self._reported(not_run(self._pipeline, arguments.program, caller, turn), turn.why)
+            unrun = not_run(self._pipeline, arguments.program, caller, turn)
+            self._pipeline.record_unrun(arguments.program, caller, asked, unrun.refusal)
+            return self._reported(unrun, turn.why)
         report = await run(turn.ticket if turn else arguments.confirmation_token)
         if turn is not None or not isinstance(report.refusal, NeedsApproval):
             return self._reported(report)
@@ -261,18 +333,18 @@ class _Tool:
 
     def required_scopes(self, call: object) -> frozenset[Scope]:
         """Return the scopes that a call's program needs; none where there is none to run."""
-        if not isinstance(call, dict) or call.get("name") != TOOL_NAME:
-            return frozenset()
+        arguments = _arguments(call)
         try:
-            arguments = Arguments.model_validate(call.get("arguments") or {})
-            return self._pipeline.required_scopes(arguments.program)
-        except (ValidationError, Refusal):
+            return frozenset() if arguments is None else self._pipeline.required_scopes(arguments.program)
+        except Refusal:
             return frozenset()
 
-    def cancel_calls(self) -> None:
-        """Cancel every call that is running."""
-        for scope in self._running:
-            scope.cancel()
+    def record_challenged(self, caller: Principal, call: object) -> None:
+        """Record a call whose caller was told which scope is missing."""
+        arguments = _arguments(call)
+        if arguments is not None:
+            asked = Asked(arguments.confirmation_token, arguments.break_glass, door="http")
+            self._pipeline.record_unrun(arguments.program, caller, asked)
 
     async def _until_cancelled(self, program: str, asked: Asked, caller: Principal, progress: Progress) -> Report:
         """Run a program; return its report, also where ``cancel_calls`` ended it.
@@ -283,14 +355,11 @@ class _Tool:
 
         def end(report: Report) -> None:
             log_run(report, caller, asked.ticket)  # here, because whoever cancels a run gets no report of it
+            self._runs.ended(report)
             ended.append(report)
 
-        with anyio.CancelScope() as scope:
-            self._running.add(scope)
-            try:
-                await self._run(program, asked, caller, progress, end)
-            finally:
-                self._running.remove(scope)
+        with self._runs.one():
+            await self._run(program, asked, caller, progress, end)
         [report] = ended
         return report
 
@@ -319,6 +388,20 @@ class _Tool:
                 with send:
                     observe = send.send_nowait
                     end(await self._pipeline.run(program, caller, asked=asked, observe=observe, on_cancel=end))
+
+
+def _arguments(call: object) -> Arguments | None:
+    """Return the arguments of a call of the tool, by the call's ``params``; None where they are none."""
+    if not isinstance(call, dict) or call.get("name") != TOOL_NAME:
+        return None
+    try:
+        return Arguments.model_validate(call.get("arguments") or {})
+    except ValidationError:
+        return None
+
+
+def _nothing() -> None:
+    """Log nothing."""
 
 
 def _what_is_wrong(error: ValidationError) -> str:
