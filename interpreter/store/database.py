@@ -6,9 +6,12 @@ with one lock nothing can deadlock, and both databases decide alike.
 """
 
 import fcntl
+import logging
 import os
+import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +21,8 @@ from guideway.interpreter.extras import install
 from guideway.interpreter.records import StoreUnavailable
 from guideway.interpreter.store.folder import FILE, private_file, private_folder
 from guideway.interpreter.store.tables import METADATA, SCHEMA_VERSION, STORE
+
+_log = logging.getLogger(__name__)
 
 BUSY_SECONDS: Final = 10
 """How long a transaction waits for others, and how long one may keep others waiting."""
@@ -29,18 +34,13 @@ Begin = Callable[[sa.Connection], None]
 
 
 class Database:
-    """An open database of the schema that this release knows. ``place`` names it to operators."""
+    """A database. ``place`` names it to operators. Before it is used, ``require_schema`` has to be called."""
 
     def __init__(self, engine: sa.Engine, place: str) -> None:
         self._engine = engine
         self._writer = engine.execution_options(**{_WRITES: True})
         self._errors: type[Exception] = engine.dialect.loaded_dbapi.Error
         self.place = place
-        try:
-            self._require_schema()
-        except BaseException:
-            engine.dispose()
-            raise
 
     @property
     def one_writer(self) -> bool:
@@ -63,23 +63,41 @@ class Database:
         """Let go of the connections."""
         self._engine.dispose()
 
-    def _require_schema(self) -> None:
+    def schema_version(self) -> int | None:
+        """Return the version of its tables, None where there are none."""
         with self.read() as connection:
-            found = _version(connection)
-        if found is None:
-            with self.write() as connection:
-                found = _version(connection)  # another process may have come first
-                if found is None:
-                    METADATA.create_all(connection)
-                    connection.execute(STORE.insert().values(id=1, schema_version=SCHEMA_VERSION, seen=0.0))
-                    return
-        if found > SCHEMA_VERSION:
-            raise StoreUnavailable(
-                f"{self.place} has schema version {found}, and this release knows {SCHEMA_VERSION}: "
-                "run the newer release, or name another store"
-            )
-        if found < SCHEMA_VERSION:  # migrations begin here
-            raise StoreUnavailable(f"{self.place} has schema version {found}, from before this release")
+            return _version(connection)
+
+    def require_schema(self, before_upgrade: Callable[[int], None] | None) -> None:
+        """See that it has the tables that this release knows: make them in an empty one, and change an older one's.
+
+        ``before_upgrade`` is called before that, with the older version; without it an older store is refused. Raises
+        ``StoreUnavailable``.
+        """
+        found = self.schema_version()
+        if found == SCHEMA_VERSION:
+            return
+        if found is not None and found < SCHEMA_VERSION:
+            if before_upgrade is None:
+                raise StoreUnavailable(
+                    f"{self.place} has schema version {found}, and this release needs {SCHEMA_VERSION}: stop what runs "
+                    "of the older release, make a backup, and run `guideway store upgrade`"
+                )
+            before_upgrade(found)
+        with self.write() as connection:
+            found = _version(connection)  # another process may have come first
+            if found is None:
+                METADATA.create_all(connection)
+                connection.execute(STORE.insert().values(id=1, schema_version=SCHEMA_VERSION, seen=0.0))
+            elif found < SCHEMA_VERSION:
+                from guideway.interpreter.store import migrations  # noqa: PLC0415  # loads Alembic
+
+                migrations.upgrade(connection, found)
+            elif found > SCHEMA_VERSION:
+                raise StoreUnavailable(
+                    f"{self.place} has schema version {found}, and this release knows {SCHEMA_VERSION}: "
+                    "run the newer release, or name another store"
+                )
 
 
 def _version(connection: sa.Connection) -> int | None:
@@ -88,9 +106,35 @@ def _version(connection: sa.Connection) -> int | None:
     return connection.scalar(sa.select(STORE.c.schema_version))
 
 
+@contextmanager
+def _closed_unless_used(database: Database) -> Iterator[Database]:
+    try:
+        yield database
+    except BaseException:
+        database.close()
+        raise
+
+
 def open_sqlite(folder: Path) -> Database:
-    """Open the database in a folder, and make both where they are missing. Raises ``StoreUnavailable``."""
+    """Open the database in a folder, and make both where they are missing. Raises ``StoreUnavailable``.
+
+    One of an older release is copied beside itself, and then brought to what this one knows.
+    """
     path = private_file(private_folder(folder) / FILE)
+    # Of two that make a database at once, SQLite tells one that it is locked, whatever the time it would wait.
+    with told(f"the store `{path}`"), _alone(path.with_name("opening.lock")):
+        with _closed_unless_used(_sqlite(path)) as database:
+            database.require_schema(partial(_copy, path, database.place))
+        return database
+
+
+def look_at_sqlite(folder: Path) -> Database | None:
+    """Return the database in a folder as it is, also where its tables are not known; None where there is none."""
+    path = folder / FILE
+    return _sqlite(private_file(private_folder(folder) / FILE)) if path.exists() else None
+
+
+def _sqlite(path: Path) -> Database:
     url = sa.URL.create("sqlite", database=str(path))
     engine = sa.create_engine(url, connect_args={"timeout": BUSY_SECONDS}, hide_parameters=True)
     place = f"the store `{path}`"
@@ -109,13 +153,35 @@ def open_sqlite(folder: Path) -> Database:
 
     sa.event.listen(engine, "connect", prepare)
     sa.event.listen(engine, "begin", begin)
-    # Of two that make a database at once, SQLite tells one that it is locked, whatever the time it would wait.
-    with told(place), _alone(path.with_name("opening.lock")):
-        return Database(engine, place)
+    return Database(engine, place)
 
 
-def open_postgresql(url: str) -> Database:
-    """Open a PostgreSQL database. Raises ``StoreUnavailable``."""
+def _copy(path: Path, place: str, version: int) -> None:
+    """Copy a database beside itself, whole and durably, for its owner alone."""
+    copy = path.with_name(f"{path.name}.v{version}.bak")
+    unfinished = private_file(path.with_name(f"{copy.name}.new"))
+    try:
+        with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(unfinished)) as target:
+            source.backup(target)
+        unfinished.replace(copy)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+    _log.warning("%s has schema version %d: it was copied to `%s`, and is changed now", place, version, copy)
+
+
+def open_postgresql(url: str, *, upgrade: bool = False) -> Database:
+    """Open a PostgreSQL database. One of an older release is changed only with ``upgrade``.
+
+    Raises ``StoreUnavailable``.
+    """
+    with _closed_unless_used(look_at_postgresql(url)) as database:
+        database.require_schema((lambda _: None) if upgrade else None)
+    return database
+
+
+def look_at_postgresql(url: str) -> Database:
+    """Return a PostgreSQL database as it is, also where its tables are not known. Raises ``StoreUnavailable``."""
     try:
         parsed = sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError):
@@ -156,7 +222,7 @@ def told(place: str, errors: type[Exception] = sa.exc.DBAPIError) -> Iterator[No
     """
     try:
         yield
-    except (sa.exc.DBAPIError, errors) as error:
+    except (sa.exc.DBAPIError, sqlite3.Error, errors) as error:
         said = error.orig if isinstance(error, sa.exc.DBAPIError) else error
         raise StoreUnavailable(_words(place, " ".join(str(said).split()))) from error
     except sa.exc.SQLAlchemyError as error:
