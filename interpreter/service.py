@@ -17,6 +17,7 @@ import anyio.lowlevel
 from guideway.interpreter.drivers.base import (
     BoundsRestart,
     ChecksRights,
+    Echo,
     Fault,
     Observation,
     Phase,
@@ -216,7 +217,7 @@ class Service:
         if waiting.reason not in {Reason.UNHEALTHY, Reason.CANNOT_PROBE}:
             waiting.on(Reason.UNHEALTHY, "it ran, and its health check had not passed")
         match await self._check():
-            case None:
+            case None | Echo():
                 waiting.on(Reason.START_TIMED_OUT, f"it ran, but had not been well for {self._settle:g} s")
                 return True
             case Fault(reason=Reason.CANNOT_PROBE) as fault:
@@ -226,20 +227,32 @@ class Service:
         return False
 
     async def _look(self) -> tuple[Observation, Fault | None]:
-        """Return what the manager says and, of a running service, what is wrong with its health."""
-        seen = await self._driver.observe()
-        return seen, await self._check() if seen.state is State.RUNNING else None
+        """Return what the manager says and, of a running service, what is wrong with its health.
 
-    async def _check(self) -> Fault | None:
-        """Return what is wrong with the service's health."""
+        What a check warns of that passed is in the output.
+        """
+        seen = await self._driver.observe()
+        if seen.state is not State.RUNNING:
+            return seen, None
+        match await self._check():
+            case Fault() as ill:
+                return seen, ill
+            case Echo(warning=warning) if warning:
+                return replace(
+                    seen, output=_lines(seen.output, "health check: it passed, with a warning", warning)
+                ), None
+            case _:
+                return seen, None
+
+    async def _check(self) -> Echo | Fault | None:
+        """Return what the health check says, None where there is none."""
         if self._health is None:
             return None
         with anyio.move_on_after(self._health_seconds):
             try:
-                await self._health.probe()
+                return await self._health.probe()
             except Fault as fault:
                 return fault
-            return None
         return Fault(Reason.NO_ANSWER, f"no answer within {self._health_seconds:g} s")
 
     async def _explain(self, seen: Observation, ill: Fault | None) -> Observation:

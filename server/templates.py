@@ -61,14 +61,20 @@ class Template(Generic[_M]):
 
     def filled(self, name: str, stars: tuple[str, ...]) -> dict[str, Any]:
         """Return the table for a name, not checked yet. Raises ``ValueError`` for what can be no host's name."""
-        return {**self.table, **{key: self._put(key, text, name, stars) for key, text in self._texts()}}
+
+        def put(key: str, value: Any) -> Any:
+            if isinstance(value, list):
+                return [put(key, part) for part in value]
+            return self._put(key, value, name, stars) if isinstance(value, str) else value
+
+        return {**self.table, **{key: put(key, self.table[key]) for key in _marks(self.model) if key in self.table}}
 
     def stars_of(self, pattern: NamePattern, options: Options) -> tuple[str, ...] | None:
         """Return what the stars stand for in the name that options could be made of, None where they are of none."""
         found: dict[int, str] = {}
         for key, text in self._texts():
             whole, stars = _reversed(text, pattern)
-            value = getattr(options, key, None)
+            value = getattr(options, key, None)  # none of a driver's is a list
             fits = re.fullmatch(whole, value) if isinstance(value, str) else None
             if fits is None:
                 return None
@@ -90,8 +96,8 @@ class Template(Generic[_M]):
         able = ", ".join(f"`{key}`" for key in marks)
         known = ["{name}", *(f"{{{number}}}" for number in range(1, pattern.stars + 1))]
         for key, text in self.table.items():
-            is_other = key in self.model.model_fields and key not in marks and isinstance(text, str)
-            if is_other and _PLACEHOLDER.search(text):
+            is_other = key in self.model.model_fields and key not in marks
+            if is_other and any(_PLACEHOLDER.search(part) for part in _texts_in(text)):
                 yield Mistake(key, "cannot be made of the name", f"what can: {able}" if able else None)
         for key, text in self._texts():
             for stray in re.findall(r"\{[^{}]*\}?|\}", text):
@@ -120,11 +126,12 @@ class Template(Generic[_M]):
         return Mistake(None, "is a pattern, and all its names would mean one thing", mend)
 
     def _texts(self) -> list[tuple[str, str]]:
-        """Return the options that can be made of the name, and are texts."""
-        return [(key, self.table[key]) for key in _marks(self.model) if isinstance(self.table.get(key), str)]
+        """Return the options that can be made of the name, and are texts or lists of them."""
+        return [(key, text) for key in _marks(self.model) for text in _texts_in(self.table.get(key))]
 
     def _put(self, key: str, text: str, name: str, stars: tuple[str, ...]) -> str:
         is_host = _marks(self.model)[key].is_host
+        is_argument = _marks(self.model)[key].is_argument
 
         def value(found: re.Match[str]) -> str:
             put = name if found[1] == "name" else stars[int(found[1]) - 1]
@@ -132,9 +139,21 @@ class Template(Generic[_M]):
                 raise ValueError(f"`{key}` cannot hold `{put}`: in a host's name is no `:` and no `@`")
             if is_host and any(star != star.lower() for star in stars):
                 raise ValueError(f"`{key}` has a host's name, which knows no case: the name must be in small letters")
+            if is_argument and found.start() == 0 and put.startswith("-"):
+                raise ValueError(f"`{key}` cannot begin with `{put}`: it would be an option of the program")
             return put
 
         return _PLACEHOLDER.sub(value, text)
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    """Yield the texts that an option is, or has in a list or as values of a table."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        yield from (part for part in value if isinstance(part, str))
+    elif isinstance(value, dict):
+        yield from (part for part in value.values() if isinstance(part, str))
 
 
 def _reversed(text: str, pattern: NamePattern) -> tuple[str, list[int]]:

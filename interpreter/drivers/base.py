@@ -146,10 +146,14 @@ class BoundsRestart(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """A probe's good answer: how it was asked (``icmp``, ``tcp``, ``http``) and the round-trip time in seconds."""
+    """A probe's good answer: how it was asked (``icmp``, ``tcp``, ``http``, ``command``) and what that took in seconds.
+
+    ``warning`` is what it warns of all the same, in its own words: untrusted, cleaned and bounded by whoever shows it.
+    """
 
     method: str
     seconds: float
+    warning: str = ""
 
 
 class Probe(Protocol):
@@ -166,11 +170,13 @@ class FromName:
 
     Whoever writes a program chooses that name. So a mark belongs where any name of the pattern may stand, and never
     where a file, a user, a secret or another machine's socket is named. ``is_host``: it is a host's name, or has one in
-    it; ``is_url``: it is the URL of one.
+    it; ``is_url``: it is the URL of one; ``is_argument``: a program reads it, and takes what begins with ``-`` for an
+    option.
     """
 
     is_host: bool = False
     is_url: bool = False
+    is_argument: bool = False
 
 
 class Options(BaseModel):

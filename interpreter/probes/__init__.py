@@ -5,13 +5,20 @@ from types import MappingProxyType
 
 from guideway.interpreter.drivers.base import ProbeOptions
 from guideway.interpreter.drivers.installed import Installed
+from guideway.interpreter.probes.command import CommandOptions
 from guideway.interpreter.probes.http import HttpOptions
 from guideway.interpreter.probes.icmp import IcmpOptions
 from guideway.interpreter.probes.memory import MemoryProbeOptions
 from guideway.interpreter.probes.tcp import TcpOptions
 
 _OWN: Mapping[str, type[ProbeOptions]] = MappingProxyType(
-    {"icmp": IcmpOptions, "tcp": TcpOptions, "http": HttpOptions, "memory": MemoryProbeOptions}
+    {
+        "icmp": IcmpOptions,
+        "tcp": TcpOptions,
+        "http": HttpOptions,
+        "command": CommandOptions,
+        "memory": MemoryProbeOptions,
+    }
 )
 
 #: What a configuration can call a probe: these, and what other packages have installed.

@@ -160,6 +160,7 @@ def _configuration(options: argparse.Namespace) -> Iterator[Finding]:
     yield from _risk(config)
     yield from _replicas(config)
     yield from _webhooks(config)
+    yield from _checks(config)
     yield from _inventory(config)
 
 
@@ -220,6 +221,15 @@ def _webhooks(config: "Config") -> Iterator[Finding]:
         from guideway.server.cli.webhook_findings import look_at_webhooks  # noqa: PLC0415  # see above
 
         yield from look_at_webhooks(config)
+
+
+def _checks(config: "Config") -> Iterator[Finding]:
+    """Say what holds the programs that are run as checks, where there are some."""
+    import anyio  # noqa: PLC0415  # see above
+
+    from guideway.server.cli.check_findings import look_at_checks  # noqa: PLC0415
+
+    yield from anyio.run(look_at_checks, config)
 
 
 def _inventory(config: "Config") -> Iterator[Finding]:

@@ -25,7 +25,7 @@ from guideway.server.cli.command import Command, Complaint, Exit
 from guideway.server.cli.configured import read_config
 from guideway.server.cli.console import CYAN, DIM, GREEN, RED, YELLOW, Console, write_json
 from guideway.server.cli.inventory_list import EMPTY, list_inventory, of_tenant
-from guideway.server.cli.inventory_reach import try_machine, try_pattern
+from guideway.server.cli.inventory_reach import require_trusted, try_machine, try_pattern
 from guideway.server.config import Config
 from guideway.server.entries import HostEntry, HostPatternEntry, ServiceEntry, ServicePatternEntry, SshPatternEntry
 from guideway.server.render import UNWELL, quoted_lines
@@ -92,7 +92,7 @@ async def look(config: Config, pipeline: Pipeline, names: Sequence[str] = ()) ->
         kind = "host" if isinstance(asked, Host) else "service"
         seconds = deadlines.get_status if isinstance(asked, Service) else asked.deadline or deadlines.ping
         async with room:
-            found = await _ask(asked, seconds, deadlines.restart)
+            found = await _ask(asked, seconds, deadlines.restart, entry)
             findings[owner or "", kind, asked.name] = Finding(
                 owner, kind, asked.name, entry.kind, *found, unproven=_is_unproven(entry)
             )
@@ -187,6 +187,11 @@ async def _pattern(config: Config, owner: str | None, entry: _PatternEntry, seco
     name = entry.pattern.text
     if isinstance(entry, SshPatternEntry):
         return Finding(owner, "ssh", name, "ssh", "nothing was tried, its entry is sound", asked=False)
+    try:
+        require_trusted(entry)
+    except Fault as fault:
+        kind = "host" if isinstance(entry, HostPatternEntry) else "service"
+        return Finding(owner, kind, name, entry.kind, *_wrong(fault), unproven=_is_unproven(entry))
     if isinstance(entry, HostPatternEntry):
         found = f"nothing was asked, its entry is sound; {_ASK_ONE}"
         return Finding(owner, "host", name, entry.kind, found, asked=False)
@@ -203,8 +208,9 @@ async def _pattern(config: Config, owner: str | None, entry: _PatternEntry, seco
 _Found = tuple[str, State | None, Reason | None, str, str | None]
 
 
-async def _ask(asked: Host | Service, seconds: float, restart: float) -> _Found:
+async def _ask(asked: Host | Service, seconds: float, restart: float, entry: _Entry) -> _Found:
     try:
+        require_trusted(entry)
         match asked:
             case Host():
                 echo = await asked.ping(seconds)

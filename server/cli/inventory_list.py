@@ -13,7 +13,7 @@ from guideway.interpreter.records import StoreUnavailable
 from guideway.interpreter.risk import Quota
 from guideway.server import wiring
 from guideway.server.cli.console import DIM, GREEN, RED, YELLOW, Console, write_json
-from guideway.server.cli.inventory_target import machine_words, machines, target_of, target_words
+from guideway.server.cli.inventory_target import machine_words, machines, probed_by, target_of, target_words
 from guideway.server.config import Config
 from guideway.server.entries import ServiceEntry, ServicePatternEntry
 from guideway.server.policy import Policy
@@ -29,7 +29,7 @@ def list_inventory(config: Config, console: Console, *, as_json: bool) -> None:
     policy = Policy(config)
     used = anyio.run(_used, config) if is_there(config) else _Used({}, None)
     hosts: list[dict[str, Any]] = [
-        {"tenant": tenant, "name": name, "probe": entry.kind}
+        {"tenant": tenant, "name": name, "probe": entry.kind, **_runs("target", probed_by(entry.probe))}
         for tenant, owned in config.entries()
         for name, entry in sorted(owned.every_host().items())
     ]
@@ -46,7 +46,8 @@ def list_inventory(config: Config, console: Console, *, as_json: bool) -> None:
     if not hosts and not services and not ssh:
         console.line(EMPTY)
     for host in hosts:
-        console.line(f"host     {host['name']}", (f" ({host['probe']}{of_tenant(host['tenant'])})", DIM))
+        what = f"{host['probe']}{_words(host.get('target'))}{of_tenant(host['tenant'])}"
+        console.line(f"host     {host['name']}", (f" ({what})", DIM))
     for service in services:
         _show(console, service)
     for machine in ssh:
@@ -110,6 +111,7 @@ def _service(
         "driver": entry.kind,
         **target_of(entry),
         "health": entry.health_kind,
+        **_runs("health_target", probed_by(entry.health)),
         "restartable": common.restartable,
     }
     if not common.restartable:
@@ -142,8 +144,16 @@ def _service(
     }
 
 
+def _runs(key: str, options: dict[str, str]) -> dict[str, dict[str, str]]:
+    return {key: options} if options else {}
+
+
+def _words(options: dict[str, str] | None) -> str:
+    return "".join(f" {value}" for value in (options or {}).values())
+
+
 def _show(console: Console, service: dict[str, Any]) -> None:
-    health = f", health: {service['health']}" if service["health"] else ""
+    health = f", health: {service['health']}{_words(service.get('health_target'))}" if service["health"] else ""
     fixed = "" if service["restartable"] else ", not restartable"
     what = (f" ({service['driver']}{target_words(service)}{health}{fixed}{of_tenant(service['tenant'])})", DIM)
     restart = service["restart"]

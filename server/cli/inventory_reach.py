@@ -7,14 +7,17 @@ from pathlib import Path
 
 import anyio
 
+from guideway.interpreter.children.trust import distrust
 from guideway.interpreter.drivers.base import Fault, only_faults
 from guideway.interpreter.drivers.causes import unreachable
 from guideway.interpreter.drivers.kubernetes import KubernetesOptions
 from guideway.interpreter.drivers.ssh import SshOptions
 from guideway.interpreter.drivers.ways import SocketOptions
+from guideway.interpreter.probes.command import NOT_STARTED
 from guideway.interpreter.results import Reason
+from guideway.server.cli.inventory_target import probe_in, probed_by
 from guideway.server.config import Config
-from guideway.server.entries import ServicePatternEntry
+from guideway.server.entries import HostEntry, HostPatternEntry, ServiceEntry, ServicePatternEntry
 from guideway.server.ssh_ways import SshHosts
 from guideway.server.templates import TRIED
 
@@ -30,6 +33,16 @@ async def try_machine(name: str, options: SshOptions) -> str:
         connection.close()
         await connection.ended()
     return f"lets `{options.user}` in"
+
+
+def require_trusted(entry: HostEntry | HostPatternEntry | ServiceEntry | ServicePatternEntry) -> None:
+    """See that the program that an entry names may be run, also where nothing runs it now.
+
+    Raises ``Fault`` (``cannot_probe``).
+    """
+    for program in probed_by(probe_in(entry)).values():
+        if (why := distrust(program)) is not None:
+            raise Fault(Reason.CANNOT_PROBE, NOT_STARTED, "", f"{why} (`program` {program})")
 
 
 async def try_pattern(config: Config, entry: ServicePatternEntry, seconds: float) -> str | None:

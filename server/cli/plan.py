@@ -22,9 +22,11 @@ from guideway.server.cli.command import Command, Exit, add_configuration
 from guideway.server.cli.configured import explain_nobody, read_caller, read_config
 from guideway.server.cli.console import BOLD, GREEN, RED, YELLOW, Console, write_json
 from guideway.server.cli.files import read_program
+from guideway.server.cli.inventory_target import probe_of, probed_by
 from guideway.server.cli.outlook import Outlook, look_ahead
 from guideway.server.cli.refusals import say_refusal, say_warnings
 from guideway.server.cli.ticket_facts import waits_in
+from guideway.server.config import Config
 from guideway.server.stores import is_there
 
 _KINDS = {Target.HOST: "host", Target.SERVICE: "service", Target.RESTARTABLE: "service"}
@@ -67,7 +69,16 @@ class _Plan(Record):
             found.setdefault((_KINDS[command.names], name), []).append(command.keyword)
         return [(kind, name, keywords) for (kind, name), keywords in sorted(found.items())]
 
-    def to_json(self, caller: Principal, pipeline: Pipeline) -> dict[str, Any]:
+    def runs(self, config: Config, caller: Principal) -> list[dict[str, str]]:
+        """Return the programs on this machine that its targets are asked by: of which target, and which program."""
+        owners = [owned for tenant, owned in config.entries() if tenant in (None, caller.tenant)]
+        return [
+            {"kind": kind, "name": name, "program": program}
+            for kind, name, _ in self.touches()
+            for program in probed_by(probe_of(owners, kind, name)).values()
+        ]
+
+    def to_json(self, caller: Principal, pipeline: Pipeline, config: Config) -> dict[str, Any]:
         """Return the machine form."""
         return {
             "name": self.source.name,
@@ -85,6 +96,7 @@ class _Plan(Record):
                 for scope, nodes in self.needs()
             ],
             "targets": [{"kind": kind, "name": name, "commands": words} for kind, name, words in self.touches()],
+            "runs": self.runs(config, caller),
             "worst_case": {
                 "commands": dict(self.worst.commands),
                 "targets": [
@@ -121,9 +133,9 @@ def _run(options: argparse.Namespace) -> int:
             say_refusal(errors, refusal)
         return Exit.REFUSED
     if options.json:
-        write_json(plan.to_json(caller, pipeline))
+        write_json(plan.to_json(caller, pipeline, config))
     else:
-        _show(console, plan, pipeline, caller)
+        _show(console, plan, pipeline, caller, config)
         console.stream.flush()
         say_warnings(errors, plan.source, plan.analysis.warnings)
         if plan.refusal is not None:
@@ -148,7 +160,7 @@ async def _plan(source: Source, pipeline: Pipeline, caller: Principal, *, store_
     return _Plan(source, analysis, worst, worst.seconds if known else None, refusal, outlook)
 
 
-def _show(console: Console, plan: _Plan, pipeline: Pipeline, caller: Principal) -> None:
+def _show(console: Console, plan: _Plan, pipeline: Pipeline, caller: Principal, config: Config) -> None:
     waits = plan.outlook.verdict() if plan.outlook else None
     if plan.refusal is not None:
         verdict = f"would be refused: {plan.refusal}", RED
@@ -165,6 +177,7 @@ def _show(console: Console, plan: _Plan, pipeline: Pipeline, caller: Principal) 
     console.line(("touches", BOLD))
     for kind, name, keywords in plan.touches():
         console.line(f"  {kind:<8} {name}: {', '.join(keywords)}")
+    _show_programs(console, plan.runs(config, caller))
     if plan.outlook is not None:
         plan.outlook.show(console)
     console.line(("at most", BOLD))
@@ -174,6 +187,13 @@ def _show(console: Console, plan: _Plan, pipeline: Pipeline, caller: Principal) 
         wait = pipeline.gate.rules.wait if any(command.mutates for command in plan.analysis.commands) else 0.0
         ends = plan.seconds >= pipeline.deadlines.pipeline
         console.line(f"  {plan.seconds:g} s", ", where the pipeline ends" if ends else "", waits_in(wait))
+
+
+def _show_programs(console: Console, programs: list[dict[str, str]]) -> None:
+    if programs:
+        console.line(("runs here", BOLD))
+    for one in programs:
+        console.line(f"  {one['program']}, which says how {one['kind']} {one['name']} is")
 
 
 COMMAND = Command(

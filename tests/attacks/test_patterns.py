@@ -249,6 +249,7 @@ def test_what_can_be_made_of_a_name_is_this_and_nothing_more() -> None:
         "icmp": {"address"},
         "tcp": {"address"},
         "http": {"url"},
+        "command": {"arguments"},
         "ssh": {"host"},
     }
 
