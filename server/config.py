@@ -39,6 +39,7 @@ from guideway.server.sections import (
 )
 from guideway.server.ssh_ways import SshHosts
 from guideway.server.table_reader import tables_of, without
+from guideway.server.telemetry_sections import MetricsSection, TelemetrySection
 from guideway.server.uncollected import uncollected
 from guideway.server.units import Units
 
@@ -66,6 +67,8 @@ class Config:
     quotas: BoundsSection
     groups: Mapping[str, GroupSection]
     freezes: Mapping[str, FreezeSection]
+    metrics: MetricsSection | None
+    telemetry: TelemetrySection | None
     ssh: Mapping[str, SshOptions]
     ssh_patterns: Mapping[str, SshPatternEntry]
     shared: Entries
@@ -128,6 +131,8 @@ def _config(
         quotas=document.quotas,
         groups=MappingProxyType(document.groups),
         freezes=MappingProxyType(document.freezes),
+        metrics=document.metrics,
+        telemetry=document.telemetry,
         ssh=MappingProxyType(document.ssh),
         ssh_patterns=MappingProxyType(ssh_patterns),
         shared=shared,

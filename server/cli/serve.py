@@ -14,9 +14,9 @@ import anyio
 from guideway.dsl.scopes import scope_list
 from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.principal import Principal
-from guideway.server import wiring
 from guideway.server.app import serve_http, serve_stdio
 from guideway.server.approvals.paths import PAGE
+from guideway.server.cli import watching
 from guideway.server.cli.command import Command, Complaint, Exit, add_configuration
 from guideway.server.cli.configured import complaint, explain_nobody, read_caller, read_config, read_tls
 from guideway.server.cli.console import Console, clean, write_json
@@ -25,6 +25,9 @@ from guideway.server.cli.logs import log_from, teller
 from guideway.server.config import Config, exposure
 from guideway.server.config_errors import ConfigError
 from guideway.server.development_issuer.sign_in import new_code
+from guideway.server.door_watch import DoorWatch
+from guideway.server.http_server import raise_files
+from guideway.server.load import Load
 from guideway.server.oauth.access import Access
 from guideway.server.oauth.caller import caller as caller_by_token
 from guideway.server.request_state import configured_keys, keys_note
@@ -77,9 +80,10 @@ def _run(options: argparse.Namespace) -> int:
         if options.json:
             raise Complaint("--json cannot go with --stdio: standard output belongs to the protocol")
         say(f"serving standard input and output {who}")
-        serve = serve_stdio
+        serve = partial(serve_stdio, grace=config.server.grace_seconds)
     else:
         host, port = _address(options.http, config)
+        raise_files()
         tls = read_tls(config)
         for warning in tls.warnings(datetime.datetime.now(datetime.UTC)) if tls else ():
             say(f"warning: {warning}")
@@ -105,30 +109,40 @@ def _run(options: argparse.Namespace) -> int:
             access=who.access,
             tls=tls,
             proxies=config.server.proxies,
+            grace=config.server.grace_seconds,
+            drain=config.server.drain_seconds,
         )
     for note in filter(None, (who.note, keys_note(config))):
         say(f"note: {note}")
     errors.stream.flush()
-    pipeline = wiring.build(config)
+    telemetry = watching.opened(config)
+    pipeline = watching.built(config, telemetry)
     server = _server(config, pipeline, who.caller)
-    anyio.run(_serve, pipeline, server, serve, _courier(config, pipeline, known))
+    courier = _courier(config, pipeline, known, telemetry.doors if telemetry is not None else None)
+    anyio.run(_serve, pipeline, server, watching.serving(serve, telemetry, say), courier)
     return Exit.OK
 
 
 def _server(config: Config, pipeline: Pipeline, caller: Callable[[], Principal]) -> ToolServer:
     """Return the server, which asks people as the configuration says."""
     try:
-        return build_server(pipeline, caller, forms=config.approvals.form, keys=configured_keys(config))
+        return build_server(
+            pipeline,
+            caller,
+            forms=config.approvals.form,
+            keys=configured_keys(config),
+            load=Load(config.limits.load()),
+        )
     except ConfigError as error:
         raise complaint(error) from None
 
 
-def _courier(config: Config, pipeline: Pipeline, known: Sequence[str]) -> Courier | None:
+def _courier(config: Config, pipeline: Pipeline, known: Sequence[str], doors: DoorWatch | None) -> Courier | None:
     """Return what tells people, None where nobody is to be told. ``known`` gets the endpoint's URL in time."""
     if pipeline.gate.outbox is None:
         return None
     try:
-        return courier_of(config, pipeline.gate.outbox, lambda: known[0] if known else config.server.url)
+        return courier_of(config, pipeline.gate.outbox, lambda: known[0] if known else config.server.url, doors)
     except ConfigError as error:
         raise complaint(error) from None
 
@@ -263,7 +277,7 @@ COMMAND = Command(
     examples=("guideway serve --stdio", "guideway serve --http", "guideway serve --http 127.0.0.1:0 --as reader"),
     exits=(
         (Exit.OK, "the client closed the connection, or SIGINT or SIGTERM came"),
-        (Exit.INTERRUPTED, "a third Ctrl-C ended it at once (143 by SIGTERM); over stdio a second one"),
+        (Exit.INTERRUPTED, "a third Ctrl-C ended it at once (143 by SIGTERM)"),
     ),
     arguments=_arguments,
     run=_run,

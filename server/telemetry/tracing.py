@@ -38,6 +38,7 @@ from guideway.server.telemetry.seldom import Seldom
 from guideway.server.telemetry_sections import TelemetrySection
 
 _NAME: Final = "guideway"
+_MILLISECOND: Final = 1_000_000  # in nanoseconds, which spans have
 _TRACES: Final = "/v1/traces"
 _BATCH: Final = ("opentelemetry.sdk._shared_internal", "opentelemetry.exporter.otlp.proto.http.trace_exporter")
 """What logs that spans could not be sent, each time."""
@@ -113,10 +114,14 @@ class Tracing:
                 span.set_attribute("guideway.gate.outcome", outcome)
 
     def stepped(self, step: Step) -> None:
-        """Make a span of a step that is over: one that was begun ahead of its turn lies where it was."""
+        """Make a span of a step that is over.
+
+        It has just ended, or was begun ahead of its turn: when, it says to the millisecond.
+        """
         if not trace.get_current_span().is_recording():
             return
-        begun = round(datetime.fromisoformat(step.started).timestamp() * 1_000_000_000)
+        took = round(step.seconds * 1_000_000_000)
+        begun = min(time.time_ns() - took, _nanoseconds(step.started) + _MILLISECOND - 1)
         span = self.tracer.start_span(
             f"step {step.command}",
             start_time=begun,
@@ -130,7 +135,7 @@ class Tracing:
         if step.outcome is not Outcome.OK:
             span.set_attribute("error.type", (step.reason or step.outcome).value)
             span.set_status(Status(StatusCode.ERROR))
-        span.end(begun + round(step.seconds * 1_000_000_000))
+        span.end(begun + took)
 
     def waited(self, seconds: float, *, got: bool) -> None:
         """Note on the call that a restart waited for what others held."""
@@ -160,3 +165,7 @@ class Tracing:
         closing = threading.Thread(target=self._processor.shutdown, args=(), daemon=True, name="end of tracing")
         closing.start()
         await to_thread.run_sync(closing.join, max(0.0, until - time.monotonic()))
+
+
+def _nanoseconds(started: str) -> int:
+    return round(datetime.fromisoformat(started).timestamp() * 1_000) * _MILLISECOND
