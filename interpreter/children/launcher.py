@@ -124,12 +124,11 @@ class _Run:
 
     def _watch(self, child: int) -> How:
         """Wait until the program ends or has to end. Return which."""
-        end = time.monotonic() + self._order.bounds.seconds
         poll = select.poll()
         for descriptor in (_CONTROL, self._woken, self._hears, self._out.reads, self._err.reads):
             poll.register(descriptor, select.POLLIN)
         while self._status is None and self._failed is None and not _has_ended(child):
-            left = end - time.monotonic()
+            left = self._order.until - time.monotonic()
             if left <= 0:
                 return How.TIMED_OUT
             for descriptor, _ in poll.poll(left * 1000):

@@ -36,6 +36,7 @@ class How(StrEnum):
     TIMED_OUT = "timed_out"
     CANCELLED = "cancelled"
     NOT_STARTED = "not_started"
+    NO_ROOM = "no_room"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,8 @@ class Order:
 
     ``user`` is whom it runs as where this process is root. ``checked``: a file that others could replace is not run.
     ``stdin`` is what it reads, None where that is closed. ``group`` is the folder of a control group to make.
-    ``means`` are those that may be used.
+    ``means`` are those that may be used. ``until`` is when it is ended, in the seconds of ``time.monotonic``, which are
+    the same in every process of a machine.
     """
 
     program: str
@@ -56,6 +58,7 @@ class Order:
     bounds: Bounds = field(default_factory=Bounds)
     group: str | None = None
     means: tuple[Means, ...] = tuple(Means)
+    until: float = 0.0
 
     def to_line(self) -> bytes:
         """Return the machine form, one line."""

@@ -4,6 +4,7 @@ import itertools
 import logging
 import os
 import sys
+import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -37,12 +38,20 @@ async def run(order: Order) -> Ended:
     """Run a program, and return what became of it once nothing of it is left.
 
     That holds also where the call is cancelled, which then takes up to ``END_SECONDS`` and a second more; usually it
-    takes milliseconds. The environment of this process is not the program's. Raises ``OSError`` where the launcher
-    cannot be started.
+    takes milliseconds. The environment of this process is not the program's. What it waits for its turn is a part of
+    its seconds. Raises ``OSError`` where the launcher cannot be started.
     """
     _close_to_others()
-    async with _room():
-        return await _run(order)
+    until = time.monotonic() + order.bounds.seconds
+    room = _room()
+    with anyio.move_on_after(order.bounds.seconds) as scope:
+        await room.acquire()
+    if scope.cancelled_caught:
+        return Ended(How.NO_ROOM)
+    try:
+        return await _run(replace(order, until=until))
+    finally:
+        room.release()
 
 
 def _room() -> anyio.CapacityLimiter:

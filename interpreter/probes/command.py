@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field, Strict, field_validator
 
 from guideway.interpreter.children.bounds import LEAST, MOST, Bounds
 from guideway.interpreter.children.order import ENVIRONMENT, Ended, How, Order
-from guideway.interpreter.children.run import run
+from guideway.interpreter.children.run import AT_ONCE, run
 from guideway.interpreter.drivers.base import Echo, Fault, FromName, Probe, ProbeOptions
 from guideway.interpreter.probes import sockets
 from guideway.interpreter.results import Reason
@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 _OK, _WARNING, _CRITICAL, _UNKNOWN = range(4)
 
 _DEFAULT: Final = Bounds()
+_SPARE_SECONDS: Final = 0.2
 _MOST_ARGUMENTS: Final = 64
 _LONGEST: Final = 4096
 
@@ -52,8 +53,9 @@ class CommandProbe:
     async def probe(self) -> Echo:
         """Return the time that the program took, and what it warns of. Raises ``Fault``."""
         began = anyio.current_time()
-        # Before the deadline, so that there is time to say what it wrote until then.
-        seconds = max(LEAST["seconds"], min(self.bounds.seconds, sockets.time_left()))
+        # It ends before the deadline, so that there is time to say what it wrote until then.
+        left = anyio.current_effective_deadline() - began
+        seconds = max(LEAST["seconds"], min(self.bounds.seconds, left - min(_SPARE_SECONDS, left / 10)))
         values: dict[str, Any] = {field.name: getattr(self.bounds, field.name) for field in fields(Bounds)}
         order = Order(
             self.program,
@@ -75,6 +77,8 @@ class CommandProbe:
         match ended.how:
             case How.NOT_STARTED:
                 raise Fault(Reason.CANNOT_PROBE, NOT_STARTED, output, f"{ended.why} (`program` {self.program})")
+            case How.NO_ROOM:
+                raise Fault(Reason.CANNOT_PROBE, f"the check was not started: {AT_ONCE} others went on running")
             case How.TIMED_OUT | How.CANCELLED:
                 raise Fault(Reason.NO_ANSWER, f"the check had not ended within {seconds:.3g} s", output)
             case How.SIGNALLED:
