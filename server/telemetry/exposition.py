@@ -8,8 +8,11 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 import anyio
-from prometheus_client import make_asgi_app
+from anyio import to_thread
+from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
 from guideway.interpreter.records import Records, StoreUnavailable
@@ -34,26 +37,33 @@ async def serving(metrics: Metrics, section: MetricsSection, records: Records | 
     """Serve metrics, and give their URL. Raises ``OSError`` where the address cannot be bound."""
     with listen(section.host, section.port) as listener:
         server = HttpServer(metrics_app(metrics, listener), lifespan="off")
-        async with anyio.create_task_group() as tasks:
+        tasks = await anyio.create_task_group().__aenter__()
 
-            async def serve() -> None:
-                with anyio.CancelScope(shield=True):
-                    await server.serve(sockets=[listener])
+        async def serve() -> None:
+            with anyio.CancelScope(shield=True):
+                await server.serve(sockets=[listener])
 
+        try:
             tasks.start_soon(serve)
             url = await tasks.start(server.tell_when_listening, _url(listener))
             if isinstance(records, Store):
                 tasks.start_soon(_sample, metrics, records)
-            try:
-                yield url
-            finally:
-                server.should_exit = True
-                tasks.cancel_scope.cancel()
+            yield url
+        finally:
+            server.should_exit = True
+            tasks.cancel_scope.cancel()
+            await tasks.__aexit__(None, None, None)  # what went wrong meanwhile it would wrap
 
 
 def metrics_app(metrics: Metrics, listener: socket.socket) -> HostGuard | Starlette:
     """Return the application. On loopback it answers no other name: a page in a browser here could ask by its own."""
-    app = Starlette(routes=[Route(PATH, make_asgi_app(metrics.registry), methods=["GET"])])
+
+    async def expose(request: Request) -> Response:
+        encode, kind = choose_encoder(request.headers.get("Accept", ""))
+        text = await to_thread.run_sync(encode, metrics.registry)  # milliseconds, for which no call should wait
+        return Response(text, headers={"Content-Type": kind, "Cache-Control": "no-store"})
+
+    app = Starlette(routes=[Route(PATH, expose, methods=["GET"])])
     host, port = listener.getsockname()[:2]
     return HostGuard(app, hosts=list(authorities(host, port)), origins=[]) if is_loopback(host) else app
 
