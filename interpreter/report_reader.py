@@ -63,6 +63,7 @@ class _Report(_Received):
     started: str
     seconds: float
     refusal: _Refusal | None
+    replayed: bool = False
 
 
 def read_report(document: dict[str, Any], source: Source) -> Report:
@@ -87,4 +88,5 @@ def read_report(document: dict[str, Any], source: Source) -> Report:
         started=found.started,
         seconds=found.seconds,
         refusal=None if found.refusal is None else found.refusal.refusal(source),
+        replayed=found.replayed,
     )

@@ -23,7 +23,14 @@ def report_lines(report: Report) -> list[str]:
     lines = [event_line(event) for event in in_order(report)]
     if report.refusal is not None:
         lines += refusal_lines(report.refusal)
-    return [*lines, summary_line(report)]
+    return [*lines, summary_line(report), *replay_lines(report)]
+
+
+def replay_lines(report: Report) -> list[str]:
+    """Return what is said of a report that an earlier call has left; nothing of any other."""
+    if not report.replayed:
+        return []
+    return [f"this is what run {report.run_id} did, by a call with the same idempotency key; nothing ran now"]
 
 
 def event_line(event: Event) -> str:

@@ -142,17 +142,24 @@ _APPROVAL: Final = _object(
     causes=_list(_CAUSE, "Why a person is asked."),
     break_glass={"type": "boolean", "description": "Whether the program would run in spite of a freeze."},
 )
+_EARLIER: Final = _object(
+    "The run that has the call's idempotency key already.",
+    run_id=_TEXT,
+    retry_after=_nullable(_PLACE) | {"description": "Seconds until it is asked for again; null where that is no use."},
+)
 _REFUSAL: Final = _object(
     "Why the program was not run, or not run on. The scopes are there where they are what is missing.",
-    optional=("required_scopes", "missing_scopes", "approval"),
+    optional=("required_scopes", "missing_scopes", "approval", "earlier"),
     code=_one_of(Code),
     message=_TEXT,
     required_scopes=_list(_one_of(Scope)),
     missing_scopes=_list(_one_of(Scope)),
     approval=_APPROVAL,
+    earlier=_EARLIER,
     diagnostics=_list(_DIAGNOSTIC),
 )
 _OUTPUT: Final = _object(
+    optional=("replayed",),
     run_id=_TEXT,
     status=_one_of(Status),
     started=_TIME,
@@ -162,4 +169,9 @@ _OUTPUT: Final = _object(
     worst_case=_nullable(_object("The most that any path of it does.", commands=_COUNTS, seconds=_SECONDS)),
     ran=_COUNTS | {"description": "How often each command ran."},
     refusal=_nullable(_REFUSAL),
+    replayed={
+        "type": "boolean",
+        "const": True,
+        "description": "An earlier call with the same idempotency key did this, and this one nothing.",
+    },
 )

@@ -35,6 +35,7 @@ from guideway.server.asking import Asking, Conversation, Decided, Reply, Undecid
 from guideway.server.describe import describe
 from guideway.server.door_watch import DoorWatch
 from guideway.server.elicit import client_says, model_says
+from guideway.server.idempotency import key_in
 from guideway.server.kept import Kept
 from guideway.server.load import Load, Place
 from guideway.server.oauth.refusal_log import RefusalLog
@@ -264,14 +265,16 @@ class _Tool:
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name[:100]}")
         try:
             arguments = Arguments.model_validate(params.arguments or {})
-        except ValidationError as error:
-            why = _what_is_wrong(error)
+            key_in(ctx.meta)
+        except ValueError as error:  # pydantic's own among them
+            why = _what_is_wrong(error) if isinstance(error, ValidationError) else str(error)
             self._refusals.note_caller(self._caller(), "invalid_arguments", why, _nothing)
             return _result(why, is_error=True)
         try:
             async with self._load.run() as place:
                 return await self._answer(ctx, params, arguments, place)
         except TooMuch as too_much:
+            self._refusals.note_caller(self._caller(), too_much.bound, str(too_much), _nothing)
             return _result(too_much.words, is_error=True)
         except MCPError:
             raise
@@ -291,6 +294,7 @@ class _Tool:
             client_says(ctx.session.client_params),
             model_says=model_says(ctx.meta),
             door="stdio" if ctx.request is None else "http",
+            idempotency_key=key_in(ctx.meta),
         )
 
         async def run(ticket: str | None) -> Report:

@@ -9,7 +9,7 @@ from guideway.server.cli.command import Exit
 from guideway.server.cli.console import BOLD, GREEN, RED, Console
 from guideway.server.cli.refusals import say_refusal
 from guideway.server.cli.steps import StepList
-from guideway.server.render import summary_line
+from guideway.server.render import replay_lines, summary_line
 
 _NEEDS_APPROVAL: Final = frozenset({Code.APPROVAL_REQUIRED, Code.APPROVAL_EXPIRED})
 
@@ -21,6 +21,8 @@ def say_outcome(errors: Console, steps: StepList, report: Report, note: str | No
         errors.stream.flush()
     fine = report.status in (Status.COMPLETED, Status.CONTAINED)
     steps.line((summary_line(report), f"{BOLD};{GREEN if fine else RED}"))
+    for line in replay_lines(report):
+        steps.line(line)
 
 
 def refused_unread(refusal: Refusal) -> Report:

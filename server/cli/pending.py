@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from guideway.dsl.errors import Code
 from guideway.interpreter.approvals import TICKET_ID, TicketState
 from guideway.server.cli.console import CYAN, YELLOW, Console
+from guideway.server.cli.files import STDIN
 
 WAITING: Final = "waiting for a person's decision"
 
@@ -56,6 +57,7 @@ class Commands:
         where = {"--server": options.server, "--config": options.config}
         self._where = "".join(f" {name} {shlex.quote(value)}" for name, value in where.items() if value is not None)
         who = f" --as {shlex.quote(options.caller)}" if options.caller is not None else ""
+        self._is_piped = options.file == STDIN
         self._run = f"guideway run {shlex.quote(options.file)}{who}{self._where}"
         self._approver = f" --as {shlex.quote(approver)}" if approver is not None else ""
 
@@ -66,6 +68,11 @@ class Commands:
     def again(self, ticket: str) -> str:
         """Return what runs the same program by a ticket."""
         return f"{self._run} --ticket={ticket}"
+
+    def fetch(self, key: str) -> str:
+        """Return what gives the result of a call with an idempotency key, and runs nothing twice."""
+        same = ", with the same program" if self._is_piped else ""
+        return f"{self._run} --idempotency-key={shlex.quote(key)}{same}"
 
     def break_glass(self) -> str:
         """Return what asks for the same program in spite of a freeze."""

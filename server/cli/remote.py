@@ -6,7 +6,8 @@ The steps come as progress, a line each, and whole in the report at the end. All
 import argparse
 import sys
 import time
-from functools import partial
+import uuid
+from functools import cached_property, partial
 from typing import Any, Final, NamedTuple
 
 import anyio
@@ -36,6 +37,7 @@ from guideway.server.cli.person import complaint, person, speaking_to
 from guideway.server.cli.refusals import say_program_warnings
 from guideway.server.cli.steps import StepList
 from guideway.server.cli.watched import watch
+from guideway.server.idempotency import IDEMPOTENCY_KEY
 from guideway.server.render import event_line, in_order, outcome_in, output_lines
 from guideway.server.schema import CONFIRMATION, GLASS
 from guideway.server.sign_in.auth import SignedIn
@@ -77,6 +79,7 @@ def run_there(options: argparse.Namespace) -> int:
     if not options.json:
         say_program_warnings(errors, source, _LIMITS)
     call = _Call(source, steps, _Asks(options, commands, errors))
+    call.key = options.idempotency_key or (str(uuid.uuid4()) if call.restarts else None)
     try:
         session = Session(server_url(options.server), standard_store(), options.ca_file)
         number = anyio.run(call.make, session, _person(options, errors))
@@ -84,7 +87,7 @@ def run_there(options: argparse.Namespace) -> int:
         refused = refused_unread(_refusal(source, error))
         return end(refused, refused.to_json(), error.help)
     except SignInError as error:
-        raise _broken(call, error, options.server) from None
+        raise _broken(call, error, options.server, commands) from None
     if call.report is not None and number is not None and (pending := pending_in(call.document)) is not None:
         if options.json:
             write_json(call.document)
@@ -93,7 +96,7 @@ def run_there(options: argparse.Namespace) -> int:
         return 128 + number
     if call.report is not None:
         return end(call.report, call.document)
-    _say_cancelled(options, call, steps, errors)
+    _say_cancelled(options, call, steps, _Asks(options, commands, errors))
     return 128 + (number or 0)
 
 
@@ -105,37 +108,43 @@ def _in_our_words(report: Report, document: dict[str, Any], commands: Commands) 
     return told, document | {"refusal": told.refusal.to_json()}
 
 
-def _say_cancelled(options: argparse.Namespace, call: "_Call", steps: StepList, errors: Console) -> None:
+def _say_cancelled(options: argparse.Namespace, call: "_Call", steps: StepList, asks: "_Asks") -> None:
     message, mend = f"cancelled: {_CANCELLED if call.began or call.is_open else 'nothing ran'}", None
+    about: dict[str, Any] = {"unknown": call.unknown}
     if unknown := call.unknown:
-        message, mend = f"{message}; {_not_known(unknown)}", _how_to_find_out(unknown, options.server)
+        message, mend = f"{message}; {_not_known(unknown)}", _how_to_find_out(call, options.server, asks.commands)
+        about["idempotency_key"] = call.key
     if options.json:
-        write_json({"error": {"code": "cancelled", "message": message, "help": mend, "unknown": unknown}})
+        write_json({"error": {"code": "cancelled", "message": message, "help": mend, **about}})
     else:
         if mend:
-            errors.line(("note: ", CYAN), mend)
-            errors.stream.flush()
+            asks.errors.line(("note: ", CYAN), mend)
+            asks.errors.stream.flush()
         steps.line((message, f"{BOLD};{RED}"))
 
 
-def _broken(call: "_Call", error: SignInError, server: str) -> Complaint:
+def _broken(call: "_Call", error: SignInError, server: str, commands: Commands) -> Complaint:
     """Return what went wrong, with what that leaves unknown where the program was sent already."""
     code = Exit.FAILED if call.began or call.is_open else Exit.USAGE
     unknown = call.unknown
     if not unknown or not isinstance(error, ServerError):
         return complaint(error, code)
-    said = ServerError(f"{error}; {_not_known(unknown)}", _how_to_find_out(unknown, server))
-    return complaint(said, code, unknown=unknown)
+    said = ServerError(f"{error}; {_not_known(unknown)}", _how_to_find_out(call, server, commands))
+    return complaint(said, code, unknown=unknown, idempotency_key=call.key)
 
 
 def _not_known(services: list[str]) -> str:
     return f"whether `{'`, `'.join(services)}` was restarted, and how that ended, is not known"
 
 
-def _how_to_find_out(services: list[str], server: str) -> str:
-    """Return the command that says what a restart has left of services. Names have no character that a shell reads."""
-    asks = " ".join(f'GET_STATUS "{name}"' for name in services)
-    return f"see what is now: echo '{asks}' | guideway run - --server {theirs(server)}; the server's log has the run"
+def _how_to_find_out(call: "_Call", server: str, commands: Commands) -> str:
+    """Return the command that fetches what a call came to, and the one that says what it has left of its services.
+
+    Their names have no character that a shell reads.
+    """
+    asks = " ".join(f'GET_STATUS "{name}"' for name in call.unknown)
+    fetch = f"fetch its result, which restarts nothing twice: {commands.fetch(call.key)}; or " if call.key else ""
+    return f"{fetch}see what is now: echo '{asks}' | guideway run - --server {theirs(server)}"
 
 
 def _person(options: argparse.Namespace, errors: Console) -> Person | None:
@@ -173,7 +182,8 @@ class _Asks(NamedTuple):
 class _Call:
     """One call of the tool. ``report`` is None where a signal came first; ``document`` is it as the server sent it.
 
-    ``began`` is whether a step was seen, ``is_open`` whether the program was sent, and what it did is not known.
+    ``began`` is whether a step was seen, ``is_open`` whether the program was sent, and what it did is not known. With
+    ``key``, its idempotency key, it can be made again, and runs once.
     """
 
     def __init__(self, source: Source, steps: StepList, asks: "_Asks") -> None:
@@ -182,6 +192,7 @@ class _Call:
         self.began = False
         self._waits = False
         self.is_open = False
+        self.key: str | None = None
         self._source = source
         self._steps = steps
         self._asks = asks
@@ -190,8 +201,11 @@ class _Call:
     @property
     def unknown(self) -> list[str]:
         """The services of which it is not known whether the program has restarted them."""
-        if not self.is_open:
-            return []
+        return self.restarts if self.is_open else []
+
+    @cached_property
+    def restarts(self) -> list[str]:
+        """The services that the program may restart."""
         try:
             commands = analyze(parse(self._source.text, name=self._source.name, limits=_LIMITS)).targets
         except Refusal:  # the server refuses it, too
@@ -219,7 +233,9 @@ class _Call:
         """Call the tool once. What it does not say yet, such as a ticket, it is not asked."""
         given = {"program": self._source.text, CONFIRMATION: ticket, GLASS: self._asks.options.break_glass}
         arguments = {name: value for name, value in given.items() if value is not None}
-        call = types.CallToolRequest(params=types.CallToolRequestParams(name=TOOL_NAME, arguments=arguments))
+        meta = {} if self.key is None else {"_meta": {IDEMPOTENCY_KEY: self.key}}
+        params = types.CallToolRequestParams.model_validate({"name": TOOL_NAME, "arguments": arguments, **meta})
+        call = types.CallToolRequest(params=params)
         # Not `call_tool`: it would list the tools, to hold a report against a schema that the server gave itself.
         result = await mcp.session.send_request(call, types.CallToolResult, progress_callback=self._progress)
         self._end(result, server)

@@ -17,6 +17,7 @@ from guideway.interpreter.approvals import MOST_WORDS, TICKET_ID
 from guideway.interpreter.impact import NeedsApproval
 from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.principal import Principal
+from guideway.interpreter.repeats import KEY
 from guideway.interpreter.results import Report, Status
 from guideway.interpreter.weighing import Asked
 from guideway.server import wiring
@@ -30,6 +31,7 @@ from guideway.server.cli.refusals import say_program_warnings
 from guideway.server.cli.steps import StepList
 from guideway.server.cli.watched import watch
 from guideway.server.config import Config
+from guideway.server.render import in_order
 from guideway.server.undecided import with_way_out
 from guideway.server.waiting import until_decided
 from guideway.server.webhooks.configured import deliver_on_leaving
@@ -41,6 +43,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--wait", action="store_true", help="where a person must approve first, wait, and then run it")
     parser.add_argument("--ticket", metavar="ID", help="run what a person has approved by this ticket")
     parser.add_argument("--break-glass", metavar="REASON", help="ask a person to let it run in spite of a freeze")
+    parser.add_argument(
+        "--idempotency-key",
+        metavar="KEY",
+        help="run it once, however often this is called: whoever calls again gets the first result",
+    )
     parser.add_argument("--server", metavar="URL", help="run it on this server, as whoever signs in there")
     parser.add_argument("--ca-file", metavar="FILE", help="with --server: PEM of authorities to trust too")
     parser.add_argument("--no-input", action="store_true", help="with --server: never ask anybody to sign in")
@@ -60,9 +67,11 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Raise ``Complaint`` for a ticket or a reason that cannot be one."""
+    """Raise ``Complaint`` for a ticket, a key or a reason that cannot be one."""
     if options.ticket is not None and not re.fullmatch(TICKET_ID, options.ticket):
         raise Complaint("--ticket takes the whole id of a ticket", help="24 letters, digits, `-` and `_`")
+    if options.idempotency_key is not None and not KEY.fullmatch(options.idempotency_key):
+        raise Complaint("--idempotency-key takes 1 to 200 printable characters of ASCII")
     reason = options.break_glass
     if reason is not None and not (reason.strip() and len(reason) <= MOST_WORDS):
         raise Complaint(f"--break-glass takes a reason of at most {MOST_WORDS} characters: a person decides by it")
@@ -81,7 +90,13 @@ def _run_here(options: argparse.Namespace) -> int:
         source = read_program(options.file, most=config.limits.bytes)
         if not options.json:
             say_program_warnings(errors, source, pipeline.limits)
-        asked = Asked(options.ticket, options.break_glass, f"guideway {__version__}", door="shell")
+        asked = Asked(
+            options.ticket,
+            options.break_glass,
+            f"guideway {__version__}",
+            door="shell",
+            idempotency_key=options.idempotency_key,
+        )
         report, number = anyio.run(
             partial(_execute, pipeline, source, caller, steps, asked=asked, waiting=waiting, leave=leave)
         )
@@ -157,6 +172,8 @@ async def _execute(
             source.text, caller, name=source.name, asked=asked, observe=steps, on_cancel=reports.append
         )
         reports.append(ended)
+        for event in in_order(ended) if ended.replayed else ():
+            steps(event)
         return ended
 
     async def run() -> None:
@@ -192,7 +209,9 @@ COMMAND = Command(
     "Ctrl-C cancels: a restart under way still asks for the start, which takes at most twelve seconds. A\n"
     "service that does not stop in that time ends up stopped, and the log says so. A second Ctrl-C ends\n"
     "the command at once: a restart may be half done then. While it waits for a person, Ctrl-C leaves the\n"
-    "ticket as it is.",
+    "ticket as it is.\n"
+    "With --server a program that restarts something has an idempotency key: where the connection breaks,\n"
+    "the command is told that fetches the result, and that restarts nothing twice.",
     examples=(
         "guideway run restart.diag",
         "guideway run restart.diag --wait",

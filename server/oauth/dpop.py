@@ -89,6 +89,11 @@ class KeepsProofs(Protocol):
         ...
 
 
+def shared_by(records: object) -> Shared | None:
+    """Return what a store has that replicas remember together; None for one that keeps nothing of the kind."""
+    return records.proofs if isinstance(records, KeepsProofs) else None
+
+
 class Shown(NamedTuple):
     """A proof that was believed: its digest, and when it was made, in seconds since the epoch."""
 

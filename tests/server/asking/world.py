@@ -50,6 +50,7 @@ class Approving(World):
         super().__init__()
         self.folder = folder
         self.database = MemoryDriver(State.RUNNING)
+        self.cache = MemoryDriver(State.STOPPED)
         records, leases = open_store(folder=folder)
         high = Risk(impact=Impact.HIGH, reversibility=Reversibility.HARD)
         now = datetime.now(UTC)
@@ -58,7 +59,7 @@ class Approving(World):
             hosts=[Host("api.internal", MemoryProbe())],
             services=[
                 Service("database", self.database, settle=0.0, risk=high),
-                Service("cache", MemoryDriver(State.STOPPED), settle=0.0, risk=HARMLESS),
+                Service("cache", self.cache, settle=0.0, risk=HARMLESS),
                 Service("ledger", MemoryDriver(), settle=0.0, risk=HARMLESS, calendar=Calendar((), (freeze,))),
             ],
         )
@@ -68,6 +69,7 @@ class Approving(World):
             inventory,
             tenants={"red": inventory},
             gate=ImpactGate(Rules(**rules), records=records, leases=leases),
+            repeats=records.repeats,
         )
 
     @property

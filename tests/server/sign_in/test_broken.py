@@ -1,6 +1,7 @@
 """What ``guideway run --server`` says where the answer never comes: what was restarted is not known, and how to ask."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -48,10 +49,13 @@ def test_a_server_that_goes_away_in_a_restart_leaves_what_is_not_known(tmp_path:
     assert UNKNOWN in terminal.screen
     asks = f"""see what is now: echo 'GET_STATUS "slow"' | guideway run - --server {url}"""
     assert asks in terminal.screen
+    assert re.search(
+        rf"fetch its result, .*: guideway run \S+ --server {url} --idempotency-key=[0-9a-f-]{{36}};", terminal.screen
+    )
     assert "Traceback" not in terminal.screen
 
 
-def test_the_machine_form_says_it_too_and_the_command_that_it_names_works(tmp_path: Path, shell: Shell) -> None:
+def test_the_machine_form_says_it_too_and_the_commands_that_it_names_work(tmp_path: Path, shell: Shell) -> None:
     with served(tmp_path) as (_, url):
         status = shell.program('GET_STATUS "slow"', "status.diag")
         with shell.start("run", shell.program(RESTART), "--server", url, "--json") as process:
@@ -63,12 +67,23 @@ def test_the_machine_form_says_it_too_and_the_command_that_it_names_works(tmp_pa
         error = json.loads(out)["error"]
         assert error["unknown"] == ["slow"]
         assert UNKNOWN in error["message"]
-        command = error["help"].partition("see what is now: ")[2].partition(";")[0]
-        path = f"PATH={Path(sys.executable).parent}:$PATH"
-        ran = subprocess.run(
-            ["bash", "-c", f"export {path}; {command}"], cwd=shell.home, capture_output=True, text=True, check=True
-        )
+        ran = pasted(shell, error["help"].partition("see what is now: ")[2])
+        assert ran.returncode == 0
         assert 'GET_STATUS "slow": is ' in ran.stdout
+        command = error["help"].partition("twice: ")[2].partition("; or ")[0]
+        assert f"--idempotency-key={error['idempotency_key']}" in command
+        for _ in range(2):
+            ran = pasted(shell, command)
+            assert ran.returncode == 1
+            assert 'cancelled RESTART "slow"' in ran.stdout
+            assert "by a call with the same idempotency key; nothing ran now" in ran.stdout
+
+
+def pasted(shell: Shell, command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command line as it was shown."""
+    path = f"PATH={Path(sys.executable).parent}:$PATH"
+    line = ["bash", "-c", f"export {path}; {command}"]
+    return subprocess.run(line, cwd=shell.home, capture_output=True, text=True, check=False)
 
 
 def test_nothing_is_unknown_of_a_program_that_was_never_sent(shell: Shell) -> None:
