@@ -1,6 +1,7 @@
 """How ``guideway serve`` is watched, as the configuration says; where it says nothing, nothing of it is loaded."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from guideway.interpreter.pipeline import Pipeline
@@ -47,11 +48,12 @@ def serving(serve: Serve, telemetry: "Telemetry | None", say: Callable[[str], No
 
     async def watched(server: ToolServer) -> None:
         server.be_watched(telemetry.doors, telemetry.calls(TOOL_NAME))
-        try:
-            async with telemetry.running(server.records, say):
-                await serve(server)
-        except OSError as error:  # of the metrics' address: who serves says by itself what is wrong with its own
-            reason = str(error.args[-1]).lower()
-            raise Complaint(f"cannot listen on the address of [metrics]: {reason}", code="usage") from None
+        async with AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(telemetry.running(server.records, say))
+            except OSError as error:
+                reason = str(error.args[-1]).lower()
+                raise Complaint(f"cannot listen on the address of [metrics]: {reason}", code="usage") from None
+            await serve(server)
 
     return watched
