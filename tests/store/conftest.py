@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from guideway.interpreter.audit.keeping import PLAIN, Keeping
 from guideway.interpreter.leases import Leases
 from guideway.interpreter.notices import Event
 from guideway.interpreter.store import Store, open_store
@@ -19,8 +20,10 @@ class Place:
 
     where: Mapping[str, Any]
 
-    def open(self, webhooks: Mapping[str, set[Event]] | None = None) -> tuple[Store, Leases]:
-        return open_store(**self.where, webhooks=webhooks or {})
+    def open(
+        self, webhooks: Mapping[str, set[Event]] | None = None, *, keeping: Keeping = PLAIN
+    ) -> tuple[Store, Leases]:
+        return open_store(**self.where, webhooks=webhooks or {}, keeping=keeping)
 
     @property
     def store(self) -> Store:

@@ -1,0 +1,110 @@
+"""Checkpoints, and old records that go: what is left is proven, and a wrong clock removes nothing."""
+
+import pytest
+
+from guideway.interpreter.store import Store, pruning
+from tests.store.conftest import Place
+from tests.store.questions import NOW
+from tests.store.trails import entry, keeping, whole
+
+pytestmark = pytest.mark.anyio
+
+
+async def add(store: Store, *numbers: int, tenant: str | None = None) -> None:
+    """Add records, each in a transaction of its own."""
+    for number in numbers:
+        store.trail.put([entry(number, tenant)])
+        await store.trail.written()
+
+
+async def sealed(store: Store, trail: str = "") -> int:
+    return len(await store.checkpoints(trail))
+
+
+async def test_a_checkpoint_is_kept_after_so_many_records_and_given_away(place: Place) -> None:
+    anchored: list[str] = []
+    store = place.open(keeping=keeping(checkpoint_records=3, anchor=anchored.append))[0]
+    await add(store, *range(7))
+    await add(store, 1, 2, tenant="red")
+    assert anchored == await store.checkpoints("")
+    assert len(anchored) == 2
+    assert await sealed(store, "red") == 0
+    await whole(store)
+    await store.close()
+    assert len(anchored) == 4  # the end of each
+
+
+async def test_a_checkpoint_is_kept_after_so_much_time_also_where_nothing_happens(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_: str) -> None:
+        raise OSError("nobody is there")
+
+    store = place.open(keeping=keeping(checkpoint_seconds=60, anchor=broken))[0]
+    await add(store, 1)
+    assert await sealed(store) == 0
+    await store.sweep(NOW)  # years later, by the clock that the records were sealed by
+    await store.sweep(NOW + 59)
+    assert await sealed(store) == 1
+    assert "could not be brought out of the store" in caplog.text
+    await whole(store)
+    await store.close()
+
+
+async def test_records_that_are_too_old_go_up_to_a_checkpoint_and_the_rest_is_proven(place: Place) -> None:
+    store = place.open(keeping=keeping(checkpoint_records=4, keep_seconds=100))[0]
+    await add(store, *range(1, 12))
+    await add(store, *range(1, 4), tenant="red")
+    await store.sweep(NOW + 50)
+    await store.sweep(NOW + 104)
+    assert len(await whole(store)) == 11  # the fifth is too young, and the fourth not older than what is kept
+    await store.sweep(NOW + 105)
+    bodies = await whole(store)
+    assert [body["seq"] for body in bodies] == [5, 6, 7, 8, 9, 10, 11, 12]
+    pruned = bodies[-1]
+    assert (pruned["kind"], pruned["removed_to"], pruned["first"], pruned["records"]) == ("trail.pruned", 4, 5, 4)
+    assert pruned["hash"] == bodies[0]["prev"]
+    await store.sweep(NOW + 105)
+    assert len(await whole(store)) == 8
+    await add(store, 12)
+    await store.sweep(NOW + 1_000)
+    assert [body["kind"] for body in await whole(store)] == ["trail.pruned"]
+    assert len(await whole(store, "red")) == 3  # it has no checkpoint yet
+    await store.close()
+
+
+async def test_much_goes_in_bounded_transactions(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pruning, "MOST", 5)
+    store = place.open(keeping=keeping(checkpoint_records=5, keep_seconds=100))[0]
+    await add(store, *range(1, 41))
+    await store.sweep(NOW + 900)
+    await store.sweep(NOW + 900)
+    bodies = await whole(store)
+    assert [body["kind"] for body in bodies] == ["trail.pruned"] * len(bodies)
+    assert bodies[-1]["removed_to"] == 40
+    assert len(bodies) >= 4
+    await store.close()
+
+
+async def test_without_a_key_or_a_bound_nothing_goes(place: Place) -> None:
+    for kept in (keeping(sealer=None, keep_seconds=1), keeping(checkpoint_records=2)):
+        store = place.open(keeping=kept)[0]
+        await add(store, 1, 2, 3)
+        await store.sweep(NOW + 1_000)
+        await store.sweep(NOW + 1_000)
+        assert {body["kind"] for body in await whole(store)} == {"run.begun"}
+        await store.close()
+
+
+async def test_a_clock_that_is_set_removes_nothing(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    store = place.open(keeping=keeping(checkpoint_records=2, keep_seconds=86_400 * 90))[0]
+    await add(store, 1, 2, 3, 4)
+    for now in (NOW + 5, NOW + 86_400 * 365, NOW + 6, NOW - 86_400 * 365):
+        await store.sweep(now)
+        assert len(await whole(store)) == 4
+    assert "the clock was set by 31535995 s" in caplog.text
+    await store.close()
+    later = place.open(keeping=keeping(checkpoint_records=2, keep_seconds=86_400 * 90))[0]
+    await later.sweep(NOW + 86_400 * 365)  # the first of a process
+    assert len(await whole(later)) == 4
+    await later.close()
