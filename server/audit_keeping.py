@@ -59,16 +59,21 @@ def pseudonyms(audit: AuditSection) -> Pseudonyms | None:
 def believed(audit: AuditSection, files: list[Path]) -> Belief:
     """Return whom a verifier believes: the configured key, ``public_keys``, and further files of public keys.
 
-    Raises ``ValueError``, with the file's name.
+    Who verifies needs no private key: where others are given, one that cannot be read is left out. Raises
+    ``ValueError``, with the file's name.
     """
     if not (audit.has_key or audit.public_keys or files):
         return Nobody()
     from guideway.interpreter.audit.seal import Believed, public_keys  # noqa: PLC0415  # loads cryptography
 
     keys: list[OKPKey] = []
-    own = signer(audit)
-    if own is not None:
-        keys.append(own.public)
+    try:
+        own = signer(audit)
+    except ValueError:
+        if not (audit.public_keys or files):
+            raise
+    else:
+        keys += [] if own is None else [own.public]
     for file in (*audit.public_keys, *files):
         try:
             keys += public_keys(file.read_text(encoding="utf-8"))

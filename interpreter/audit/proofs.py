@@ -61,16 +61,13 @@ class Proofs:
         """Say whether a seal names a record's hash."""
         return any(proof.seal.hash == digest for proof in self.at(seq))
 
-    def finding(self, last: int, first: int, proven: int, *, part: bool) -> Finding | None:
-        """Say what the seals show of a trail in which each record fits the next; ``proven`` is the last they name.
-
-        Of a ``part`` nothing is behind the end, and before its beginning, that should be in it.
-        """
+    def finding(self, last: int, first: int, proven: int) -> Finding | None:
+        """Say what the seals show of a trail in which each record fits the next; ``proven`` is the last they name."""
         return (
-            (None if part else self._cut_off(last))
+            self._cut_off(last)
             or next(iter(self._broken), None)
             or self._end_unsigned(last, proven)
-            or (None if part else self._lost(first))
+            or self._lost(first)
         )
 
     def _read(self, seals: Iterable[str], where: Where, belief: Belief) -> None:

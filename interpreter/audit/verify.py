@@ -235,19 +235,19 @@ class Verifier:
         if self._first is None or self._after is not None or self._removal_is_broken:
             return None
         before, said = self._first - 1, self._begins_after
-        if before == said:
-            if before and self._belief.kids and not self._proofs.at(before):
-                return Finding(1, What.DROPPED, f"{_missing(1, before)}, and no seal proves what they were")
-            return None
         if before < said:
             words = (
                 f"records from {before + 1} on stand there, and record {self._removed_by} says that they were removed"
             )
             return Finding(before + 1, What.ADDED, words)
-        words = "no record says that they were removed"
-        if said:
-            words = f"record {self._removed_by} says only that those up to {said} were removed"
-        return Finding(said + 1, What.DROPPED, f"{_missing(said + 1, before)}, and {words}")
+        if before > said:
+            words = "no record says that they were removed"
+            if said:
+                words = f"record {self._removed_by} says only that those up to {said} were removed"
+            return Finding(said + 1, What.DROPPED, f"{_missing(said + 1, before)}, and {words}")
+        if before and self._belief.kids and not self._proofs.at(before):
+            return Finding(1, What.DROPPED, f"{_missing(1, before)}, and no seal proves what they were")
+        return None
 
     # The end
 
@@ -255,9 +255,7 @@ class Verifier:
         last = self._last.seq if self._last else self._after or 0
         if self._head is None:
             return Finding(last + 1, What.CUT_OFF, f"nothing says that the trail ends with record {last}")
-        return self._look_at_head(self._head, last) or self._proofs.finding(
-            last, self._first or 1, self._proven, part=self._after is not None
-        )
+        return self._look_at_head(self._head, last) or self._proofs.finding(last, self._first or 1, self._proven)
 
     def _look_at_head(self, head: Head, last: int) -> Finding | None:
         if head.seq > last:

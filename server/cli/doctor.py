@@ -158,6 +158,7 @@ def _configuration(options: argparse.Namespace) -> Iterator[Finding]:
     yield from _tls(config)
     yield from _issuers(config)
     yield from _risk(config)
+    yield from _audit(config)
     yield from _replicas(config)
     yield from _webhooks(config)
     yield from _checks(config)
@@ -206,6 +207,13 @@ def _risk(config: "Config") -> Iterator[Finding]:
     from guideway.server.cli.risk_findings import look_at_risk  # noqa: PLC0415  # see above
 
     yield from look_at_risk(config)
+
+
+def _audit(config: "Config") -> Iterator[Finding]:
+    """Look at how the audit trail is kept, and how it ends."""
+    from guideway.server.cli.audit_findings import look_at_audit  # noqa: PLC0415  # see above
+
+    yield from look_at_audit(config)
 
 
 def _replicas(config: "Config") -> Iterator[Finding]:
@@ -274,8 +282,8 @@ async def _icmp(config: "Config") -> Finding:
 COMMAND = Command(
     summary="say what is wrong with this installation and how to mend it",
     description="Look at the packages, the configuration, the caller, the issuers, what restarts ask of people, the\n"
-    "store, webhooks, everything in the inventory and the terminal, and say what is wrong and how to mend\n"
-    "it. Changes nothing.",
+    "store, the audit trail, webhooks, everything in the inventory and the terminal, and say what is\n"
+    "wrong and how to mend it. Changes nothing.",
     examples=("guideway doctor", "guideway doctor --json"),
     exits=((Exit.OK, "nothing is wrong; there may be notes"), (Exit.FAILED, "something is wrong")),
     arguments=_arguments,

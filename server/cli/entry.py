@@ -18,6 +18,7 @@ COMMANDS = {
     "fmt": "write programs in their canonical form",
     "plan": "say what a program needs and may do, and touch nothing",
     "approvals": "show and decide on what waits for a person",
+    "audit": "say who did what, why, and whether that record is whole",
     "grammar": "print a caller's copy of the grammar",
     "inventory": "list what programs can name, or try it",
     "token": "print a token of the development issuer",

@@ -146,7 +146,7 @@ def show_whole(console: Console, facts: TicketFacts) -> None:
         _field(console, "freeze", ("would be broken", f"{BOLD};{RED}"), ", for a reason that the caller gives:")
         console.line((f"           | {facts.break_glass}", DIM))
     _show_decision(console, facts)
-    _show_program(console, facts.program)
+    show_program(console, facts.program)
     console.line(("at most", BOLD))
     for each in facts.worst_case:
         console.line(f'  {each.command} "{each.target}"', f", {each.times} times" if each.times > 1 else ", once")
@@ -167,7 +167,7 @@ def _show_decision(console: Console, facts: TicketFacts) -> None:
         _field(console, "run", f"{facts.run_id}: {facts.outcome or 'not known to have ended'}")
 
 
-def _show_program(console: Console, program: str) -> None:
+def show_program(console: Console, program: str) -> None:
     """Write a program with its lines numbered, those with a mutation marked."""
     console.line(("program", BOLD), ("  ! changes something", DIM))
     marked = _mutating_lines(program)
