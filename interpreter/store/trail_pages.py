@@ -4,6 +4,8 @@ from typing import Final
 
 import sqlalchemy as sa
 
+from guideway.interpreter.audit.chain import read_body
+from guideway.interpreter.audit.entry import Kind
 from guideway.interpreter.audit.keeping import Head, Kept
 from guideway.interpreter.store.tables import CHECKPOINTS, TRAIL, TRAILS
 
@@ -35,6 +37,14 @@ def records(
     found = connection.execute(query.order_by(TRAIL.c.seq.desc() if newest else TRAIL.c.seq).limit(most))
     kept = [Kept(*row) for row in found]
     return kept[::-1] if newest else kept
+
+
+def status(connection: sa.Connection, run_id: str) -> str | None:
+    """Return how a run ended, None where no record says so."""
+    ends = (Kind.RUN_ENDED.value, Kind.RUN_REFUSED.value)
+    body = connection.scalar(sa.select(TRAIL.c.body).where(TRAIL.c.run_id == run_id, TRAIL.c.kind.in_(ends)).limit(1))
+    found = None if body is None else read_body(body).get("status")
+    return found if isinstance(found, str) else None
 
 
 def checkpoints(connection: sa.Connection, trail: str) -> list[str]:

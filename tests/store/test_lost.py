@@ -2,7 +2,7 @@
 
 import pytest
 
-from guideway.interpreter.audit.entry import Kind
+from guideway.interpreter.audit.entry import Entry, Kind
 from guideway.interpreter.store import Store, mutations, sweeping
 from tests.store.conftest import Place
 from tests.store.questions import APPROVER, BINDING, NOW, allowance, question
@@ -142,4 +142,16 @@ async def test_a_clock_that_is_set_back_keeps_no_restart_open_for_longer(place: 
     assert await outcomes(store) == [("run-1", 1, None)]
     await store.sweep(NOW + 61)
     assert await outcomes(store) == [("run-1", 1, "unknown")]
+    await store.close()
+
+
+async def test_the_ticket_of_a_run_that_could_not_settle_has_the_outcome_that_the_trail_has(place: Place) -> None:
+    store = place.store
+    made = await store.ask(question(), NOW, lifetime=300, most_open=20)
+    await store.decide(made.id, approve=True, by=APPROVER, reason="", now=NOW)
+    await store.use(made.id, BINDING, "run-1", [], NOW + 1)
+    store.trail.put([Entry(Kind.RUN_ENDED, None, NOW + 2, {"run": "run-1", "status": "contained"})])
+    await store.trail.written()
+    await store.sweep(NOW + 122)
+    assert [each.outcome for each in await store.tickets(None, NOW + 122)] == ["contained"]
     await store.close()
