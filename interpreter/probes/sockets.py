@@ -30,6 +30,10 @@ _SPARE_SECONDS: Final = 0.05
 # Of a name with more addresses than this the others are not tried: what one PING may open is bounded.
 _MOST_ADDRESSES: Final = 8
 _NEXT_SECONDS: Final = 0.25  # RFC 8305, section 5
+#: Lookups that are under way in this process, those among them that nobody waits for any more; others wait their turn.
+MOST_LOOKUPS: Final = 256
+_PLACES: Final = threading.BoundedSemaphore(MOST_LOOKUPS)
+_FULL_SECONDS: Final = 0.02  # until it is tried again where there are so many
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +82,12 @@ def _allowed(found: Sequence[Any], reach: Reach) -> list[Address]:
 async def _look_up(host: str, port: int, family: socket.AddressFamily) -> list[Any]:
     """Ask the system for the addresses of a host. A lookup cannot be stopped; nobody waits for one that was given up:
     the threads of the event loop's own would keep the process, and each other's turn, until the resolver gives up too.
+    Since nobody can stop them, there are only so many.
     """
     if parse(host) is not None:  # asks nobody
         return socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    while not _PLACES.acquire(blocking=False):  # noqa: ASYNC110  # it is of all event loops, and given back by threads
+        await anyio.sleep(_FULL_SECONDS)
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[list[Any]] = loop.create_future()
 
@@ -94,10 +101,15 @@ async def _look_up(host: str, port: int, family: socket.AddressFamily) -> list[A
             result = answer.set_result, socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)
         except Exception as error:  # noqa: BLE001  # it is raised where it is waited for
             result = answer.set_exception, error
+        _PLACES.release()
         with suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(settle, *result)
 
-    threading.Thread(target=ask, name=f"lookup of {host}", daemon=True).start()
+    try:
+        threading.Thread(target=ask, name=f"lookup of {host}", daemon=True).start()
+    except RuntimeError as error:  # the system has no thread left
+        _PLACES.release()
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from error
     return await answer
 
 

@@ -4,6 +4,7 @@ import errno
 import os
 import resource
 import socket
+import threading
 from typing import Any
 
 import anyio
@@ -12,6 +13,7 @@ import pytest
 from pydantic import ValidationError
 from tests.interpreter.loopback import OK, answering, fault_of, probe, resolving_to, serving, unused_port
 
+from guideway.interpreter.drivers.base import Fault
 from guideway.interpreter.probes import PROBES, sockets
 from guideway.interpreter.results import Reason
 
@@ -218,3 +220,35 @@ async def test_every_probe_is_named_by_what_it_reports() -> None:
         assert (await probe("tcp", address="127.0.0.1", port=port).probe()).method == "tcp"
         assert (await probe("http", url=f"http://127.0.0.1:{port}/").probe()).method == "http"
         assert (await probe("memory").probe()).method == "memory"
+
+
+async def test_lookups_that_nobody_can_stop_are_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has names looked up that no name server answers for does not have a thread for each."""
+    silent, asked = threading.Event(), []
+
+    def ask(host: str, *_: Any, **__: Any) -> list[Any]:
+        asked.append(host)
+        silent.wait()
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 1))]
+
+    monkeypatch.setattr(sockets, "_PLACES", threading.BoundedSemaphore(3))
+    monkeypatch.setattr(socket, "getaddrinfo", ask)
+    faults: list[Fault] = []
+
+    async def look_up(number: int) -> None:
+        with anyio.move_on_after(0.1):
+            faults.append(await fault_of(probe("tcp", address=f"host{number}.example", port=1)))
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            for number in range(10):
+                tasks.start_soon(look_up, number)
+    finally:
+        silent.set()
+    assert len(asked) == 3
+    assert {(fault.reason, fault.message) for fault in faults} == {
+        (Reason.CANNOT_PROBE, "the address was not resolved in time")
+    }
+    # Their places are free again when the resolver has answered.
+    fault = await fault_of(probe("tcp", address="later.example", port=1))
+    assert fault.reason is Reason.NO_ANSWER
