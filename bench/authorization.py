@@ -100,13 +100,21 @@ class Issuers:
         """Return the key that signs by an algorithm."""
         return self._keys[algorithm]
 
-    def token(self, audience: str, algorithm: str = "ES256", *, issuer: str = "few", tenant: str = "t0") -> str:
+    def token(
+        self,
+        audience: str,
+        algorithm: str = "ES256",
+        *,
+        issuer: str = "few",
+        tenant: str = "t0",
+        subject: str = "bench",
+    ) -> str:
         """Return a token that nobody has seen before, good for ten minutes."""
         now = int(time.time())
         claims = {
             "iss": self.url(issuer),
             "aud": audience,
-            "sub": "bench",
+            "sub": subject,
             "client_id": "bench",
             "tenant": tenant,
             "scope": " ".join(sorted(PROGRAM_SCOPES)),

@@ -9,6 +9,7 @@ import logging
 import resource
 import socket
 import ssl
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -26,6 +27,9 @@ from guideway.server.waiting_connections import Handshake, Waiting, make_room
 
 HEAD_SECONDS: Final = 10.0
 """Seconds that a connection has to bring the head of a request, and what is left of the one that was answered."""
+
+IDLE_SECONDS: Final = 5
+"""Seconds that a connection may ask for nothing after an answer."""
 
 WRITE_SECONDS: Final = 30.0
 """Seconds in which a client takes all of an answer that waits to be read, or ``LEAST_READ`` of it."""
@@ -58,6 +62,7 @@ class HttpServer(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
+                timeout_keep_alive=IDLE_SECONDS,
                 timeout_graceful_shutdown=1,  # who waits for calls has done so by then
             )
         )
@@ -134,6 +139,7 @@ class Http(H11Protocol):
 
     def cut(self) -> None:
         """End the connection without a word."""
+        self._stop_waiting()  # or it would be chosen again before it is gone
         self.transport.abort()
 
     def _watch(self) -> None:
@@ -141,11 +147,17 @@ class Http(H11Protocol):
         self._unread = self.loop.call_later(WRITE_SECONDS, self._is_read, self.transport.get_write_buffer_size())
 
     def _is_read(self, before: int) -> None:
-        """Cut the connection where its client has read next to nothing of what was left before."""
-        if before - self.transport.get_write_buffer_size() < LEAST_READ:
-            self.cut()
-        else:
+        """Reset the connection where its client has read next to nothing of what was left before.
+
+        Closed in any other way, the system would go on offering what it has of the answer, for minutes.
+        """
+        if before - self.transport.get_write_buffer_size() >= LEAST_READ:
             self._watch()
+            return
+        ours = self.transport.get_extra_info("socket")
+        if ours is not None:
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.cut()
 
     def _stop_watching(self) -> None:
         if self._unread is not None:

@@ -5,6 +5,7 @@ it waits in its caller's line; the lines have their turns one after the other, s
 one's hundred calls. Nothing here looks into a request, and nothing outlives the calls but the rates, which are bounded.
 """
 
+import logging
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Hashable
@@ -18,6 +19,8 @@ import anyio
 from guideway.server.load_bounds import DEFAULT_BOUNDS, LoadBounds
 from guideway.server.rates import Rates
 from guideway.server.too_much import Bound, TooMuch
+
+_log: Final = logging.getLogger(__name__)
 
 _WEIGHT: Final = 0.1
 """What the latest call counts in the mean of how long a place is taken."""
@@ -63,6 +66,11 @@ class Load:
             if lent is None:
                 place.close()
 
+    def tell(self) -> None:
+        """Log what the load was until now."""
+        refused = ", ".join(f"{bound} {times:,}" for bound, times in sorted(self.refused.items()))
+        _log.info("load: the longest wait for a place was %.3f s; refused: %s", self.longest_wait, refused or "none")
+
     def note(self, caller: Hashable | None) -> None:
         """Count what needs no place, such as a notification: it may end a call. Raises ``TooMuch``."""
         self._charge(self._notes, caller)
@@ -107,10 +115,10 @@ class Load:
         if not self._own[caller]:
             del self._own[caller]
 
-    def refuse(self, bound: Bound, message: str, seconds: float | None) -> TooMuch:
-        """Count a refusal, and return it."""
+    def refuse(self, bound: Bound, message: str, seconds: float | None, *, own: bool = False) -> TooMuch:
+        """Count a refusal, and return it. ``own`` is whether it is the caller's own doing."""
         self.refused[bound] += 1
-        return TooMuch(bound, message, seconds)
+        return TooMuch(bound, message, seconds, own=own)
 
     def _charge(self, rates: Rates, caller: Hashable | None) -> None:
         if caller is not None and (seconds := rates.take(caller)):
@@ -128,6 +136,8 @@ class Load:
             self.running += 1
             waiting.granted = True
             waiting.over.set()
+            for other in line:
+                other.passed = True
 
     async def _wait(self, caller: Hashable | None, *, bounded: bool) -> None:
         """Wait for a place. ``bounded`` is whether the queue may be full."""
@@ -150,14 +160,16 @@ class Load:
         if not waiting.granted:
             self._remove(waiting)
             bound = waiting.dropped or Bound.QUEUE_SECONDS
-            raise self._too_much(bound, self._until_free())
+            own = caller is not None and (waiting.passed or waiting.dropped is Bound.QUEUE)
+            raise self._too_much(bound, self._until_free(), own=own)
         self.longest_wait = max(self.longest_wait, self._ticks() - since)
 
     def _make_room(self, caller: Hashable | None) -> None:
         """Have the last of the longest line give way to a caller who has fewer there. Raises ``TooMuch``."""
         longest = max(self._lines.values(), key=len, default=None)
-        if longest is None or len(longest) <= len(self._lines.get(caller, ())) + 1:
-            raise self._too_much(Bound.QUEUE, self._until_free())
+        own = len(self._lines.get(caller, ()))
+        if longest is None or len(longest) <= own + 1:
+            raise self._too_much(Bound.QUEUE, self._until_free(), own=caller is not None and own > 0)
         self._drop(longest[-1], Bound.QUEUE)
 
     def _drop(self, waiting: "_Waiting", bound: Bound) -> None:
@@ -178,7 +190,7 @@ class Load:
         """Return the seconds until there is a place again, as things have gone of late."""
         return self._taken_for * (self.queued + 1) / self.bounds.calls_at_once
 
-    def _too_much(self, bound: Bound, seconds: float = 0.0) -> TooMuch:
+    def _too_much(self, bound: Bound, seconds: float = 0.0, *, own: bool = False) -> TooMuch:
         bounds = self.bounds
         match bound:
             case Bound.CALLER_AT_ONCE:
@@ -186,13 +198,15 @@ class Load:
             case Bound.CALLER_RATE:
                 most = bounds.calls_per_minute_of_caller
                 why = f"this caller has made {most} calls in a minute, which is as many as may be"
+            case Bound.QUEUE | Bound.QUEUE_SECONDS if own:
+                why = "this caller has more calls that wait than its share: others have their turns too"
             case Bound.QUEUE:
                 why = f"{bounds.calls_at_once} calls run at once and {bounds.queue} wait, which is as many as may be"
             case Bound.QUEUE_SECONDS:
                 why = f"{bounds.calls_at_once} calls run at once, and none ended in time for this one"
             case _:
                 return self.refuse(bound, "the server is stopping", None)
-        return self.refuse(bound, why, seconds)
+        return self.refuse(bound, why, seconds, own=own)
 
 
 class Place:
@@ -251,11 +265,15 @@ class Place:
 
 @dataclass(eq=False, slots=True)
 class _Waiting:
-    """One that waits: until it is granted a place, or dropped for a bound."""
+    """One that waits: until it is granted a place, or dropped for a bound.
+
+    ``passed`` is whether another call of its caller got a place meanwhile.
+    """
 
     caller: Hashable | None
     over: anyio.Event = field(default_factory=anyio.Event)
     granted: bool = False
+    passed: bool = False
     dropped: Bound | None = None
 
 

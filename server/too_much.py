@@ -31,22 +31,21 @@ _OWN: Final = frozenset({Bound.CALLER_AT_ONCE, Bound.CALLER_RATE, Bound.ADDRESS_
 
 
 class TooMuch(Exception):  # noqa: N818  # it is an answer, not a fault
-    """Not now. ``retry_after`` is in whole seconds; None where it will not be here."""
+    """Not now. ``retry_after`` is in whole seconds; None where it will not be here.
 
-    def __init__(self, bound: Bound, message: str, seconds: float | None) -> None:
+    ``own`` is whether it is the caller's own doing, where the bound does not say so by itself.
+    """
+
+    def __init__(self, bound: Bound, message: str, seconds: float | None, *, own: bool = False) -> None:
         super().__init__(message)
         self.bound = bound
+        self.status = 429 if own or bound in _OWN else 503
         self._then = ""
         self.retry_after = None if seconds is None else min(LONGEST_RETRY, max(1, math.ceil(seconds)))
 
     def add(self, words: str) -> None:
         """Say what is to be done then."""
         self._then = words
-
-    @property
-    def status(self) -> int:
-        """The status that answers it."""
-        return 429 if self.bound in _OWN else 503
 
     @property
     def words(self) -> str:

@@ -84,11 +84,17 @@ class Handshake(asyncio.Protocol):
 
     def cut(self) -> None:
         """End it."""
+        self._stop_waiting()
         self._transport.abort()
 
     def shutdown(self) -> None:
         """End it, because the server does."""
         self.cut()
+
+    def _stop_waiting(self) -> None:
+        if self.overdue is not None:
+            self.overdue.cancel()
+            self.overdue = None
 
     async def _shake(self) -> None:
         loop = asyncio.get_running_loop()
@@ -100,8 +106,7 @@ class Handshake(asyncio.Protocol):
             self._transport.abort()
             return
         finally:
-            if self.overdue is not None:
-                self.overdue.cancel()
+            self._stop_waiting()
             self._connections.discard(self)
         if secure is None or secure.is_closing():  # it was lost at that moment
             self._transport.abort()
