@@ -20,7 +20,8 @@ from tests.server.world import World
 
 pytestmark = pytest.mark.anyio
 SLOW = '[services.slow]\ndriver = "memory"\nimpact = "low"\nreversibility = "easy"\nstart_seconds = 1.0\n'
-TOLD = re.compile(r"of the runs that went on: (\d+) finished(?: \((.*?)\))?, (\d+) cancelled(?: \((.*?)\))?$", re.MULTILINE)
+IDS = r"(?: \((.*?)\))?"
+TOLD = re.compile(rf"of the runs that went on: (\d+) finished{IDS}, (\d+) cancelled{IDS}$", re.MULTILINE)
 
 
 class Stdio:
