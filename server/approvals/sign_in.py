@@ -29,7 +29,7 @@ from guideway.server.approvals.paths import SIGNED_IN
 from guideway.server.approvals.view import words
 from guideway.server.oauth.access import Access
 from guideway.server.oauth.discovery import discover, endpoint
-from guideway.server.oauth.issuer_http import IssuerHttp, NoAnswer, authorities, basic_credentials
+from guideway.server.oauth.issuer_http import IssuerHttp, NoAnswer, authorities, basic_credentials, bounded
 from guideway.server.oauth.keys import KeySet, no_key_set, read_keys
 from guideway.server.oauth.verified import IssuerUnavailable, TokenRefused
 
@@ -218,6 +218,8 @@ class SignIn:
             trust_env=False,
             follow_redirects=False,
             timeout=_REQUEST_SECONDS,
+            headers={"Accept-Encoding": "identity"},
+            event_hooks={"response": [bounded]},
         )
 
     def _unanswered(self, answer: NoAnswer) -> NotSignedIn:

@@ -11,7 +11,7 @@ import math
 import socket
 import ssl
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -89,6 +89,36 @@ def authorities(file: Path | None) -> ssl.SSLContext:
 def basic_credentials(client_id: str, secret: str) -> str:
     """Return the header's value that a client authenticates with: RFC 6749, section 2.3.1."""
     return "Basic " + b64encode(f"{quote_plus(client_id)}:{quote_plus(secret)}".encode()).decode()
+
+
+class TooLong(ValueError):  # noqa: N818  # it is what came of asking
+    """An answer is longer than what is read of one, or packed: then it has no bound."""
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    def __init__(self, body: httpx2.AsyncByteStream) -> None:
+        self._body = body
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        read = 0
+        async for part in self._body:
+            read += len(part)
+            if read > MOST_BYTES:
+                raise TooLong
+            yield part
+
+    async def aclose(self) -> None:
+        await self._body.aclose()
+
+
+async def bounded(response: httpx2.Response) -> None:
+    """Let no more be read of an answer than of any other, where another library's client asks: a hook of its
+    responses. Raises ``TooLong``, then or while the answer is read.
+    """
+    if response.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
+        raise TooLong
+    if isinstance(response.stream, httpx2.AsyncByteStream):
+        response.stream = _Bounded(response.stream)
 
 
 class IssuerHttp:

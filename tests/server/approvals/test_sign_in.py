@@ -1,5 +1,6 @@
 """Signing in by OpenID Connect: what is asked for, and every way in which an answer may be wrong."""
 
+import gzip
 import time
 from base64 import b64decode
 from collections.abc import AsyncIterator, Callable
@@ -205,6 +206,22 @@ async def test_a_token_endpoint_that_gives_none_signs_nobody_in(issuer: Issuer, 
     async with attempt(issuer) as ada:
         issuer.replies["token"] = REPLIES[name]
         with pytest.raises(NotSignedIn):
+            await ada.finish()
+
+
+async def test_no_more_is_read_of_the_token_endpoint_than_of_any_other(issuer: Issuer) -> None:
+    """Long, or packed so that it is long only here: a million zeros are a thousand bytes then."""
+    async with attempt(issuer) as ada:
+        ada.issues(padding="x" * 400_000)
+        assert (await ada.finish())[0].subject == "ada"
+        ada.issues(padding="x" * 600_000)
+        with pytest.raises(NotSignedIn, match="the issuer does not answer"):
+            await ada.finish()
+        ada.issues()
+        plain = bytes(issuer.replies["token"]().body)
+        packed = Response(gzip.compress(plain), headers={"Content-Encoding": "gzip"}, media_type="application/json")
+        issuer.replies["token"] = lambda: packed
+        with pytest.raises(NotSignedIn, match="the issuer does not answer"):
             await ada.finish()
 
 
