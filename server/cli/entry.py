@@ -21,6 +21,7 @@ COMMANDS = {
     "audit": "say who did what, why, and whether that record is whole",
     "grammar": "print a caller's copy of the grammar",
     "inventory": "list what programs can name, or try it",
+    "store": "say which tables the store has, or upgrade it",
     "token": "print a token of the development issuer",
     "doctor": "say what is wrong with this installation and how to mend it",
     "login": "sign in at a server",
