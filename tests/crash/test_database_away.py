@@ -74,6 +74,18 @@ def meanwhile(truth: Truth, outages: Sequence[Outage], database: Database) -> It
                 yield f"run {effect.run} restarted {effect.service} while the database was away"
 
 
+def told(truth: Truth, outages: Sequence[Outage]) -> Iterator[str]:
+    """Whoever asked for a restart while the database was away was told that this is why there is none."""
+    for outage in outages:
+        for answer in truth.answers:
+            asked = answer.at - answer.seconds
+            if not outage.down < asked < answer.at < outage.up or answer.does in ("look", "overstep"):
+                continue
+            failed = [reason for _, outcome, reason in answer.restarts if outcome == "failed"]
+            if answer.code not in UNAVAILABLE and set(failed) != {"unknown"}:
+                yield f"run {answer.run} ({answer.does}): {answer.status} {answer.code} {answer.restarts}"
+
+
 def test_a_database_that_goes_away_stops_what_restarts_and_nothing_else(tmp_path: Path) -> None:
     seed = seed_of_run()
     with postgresql.running() as server:
@@ -84,7 +96,7 @@ def test_a_database_that_goes_away_stops_what_restarts_and_nothing_else(tmp_path
             for mode in MODES:
                 server.stop(mode)
                 down, wall = time.monotonic(), time.time()
-                until_each(running, down, 3, refused, read)
+                until_each(running, down, 5, refused, read)
                 outages.append(Outage(down, wall, time.monotonic()))
                 server.start()
                 until_each(running, time.monotonic(), 3, restarted, read)
@@ -95,7 +107,8 @@ def test_a_database_that_goes_away_stops_what_restarts_and_nothing_else(tmp_path
         running.truth.read()
         look = Look(where)
         look.afterwards(over)
-        over.found("outages", meanwhile(over.truth, outages, look.database))
+        over.found("meanwhile", meanwhile(over.truth, outages, look.database))
+        over.found("told", told(over.truth, outages))
         look.close()
     said = f"GUIDEWAY_SEED={seed}, {over}"
     print(said)
