@@ -161,6 +161,7 @@ def _configuration(options: argparse.Namespace) -> Iterator[Finding]:
     yield from _audit(config)
     yield from _replicas(config)
     yield from _webhooks(config)
+    yield from _telemetry(config)
     yield from _checks(config)
     yield from _inventory(config)
 
@@ -238,6 +239,14 @@ def _checks(config: "Config") -> Iterator[Finding]:
     from guideway.server.cli.check_findings import look_at_checks  # noqa: PLC0415
 
     yield from anyio.run(look_at_checks, config)
+
+
+def _telemetry(config: "Config") -> Iterator[Finding]:
+    """Look at where metrics are served and traces are sent."""
+    if config.metrics is not None or config.telemetry is not None:
+        from guideway.server.cli.telemetry_findings import look_at_telemetry  # noqa: PLC0415  # see above
+
+        yield from look_at_telemetry(config)
 
 
 def _inventory(config: "Config") -> Iterator[Finding]:

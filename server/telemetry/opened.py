@@ -25,6 +25,13 @@ FLUSH_SECONDS: Final = 5.0
 """Seconds that an end waits until a collector has the last spans."""
 
 
+_PACKAGES: Final = {
+    "metrics": ("prometheus_client",),
+    "telemetry": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
+}
+"""What is loaded, by the extra that has it and the table that asks for it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Telemetry:
     """Whoever watches, None where nobody does; ``calls`` is a middleware of the protocol server."""
@@ -76,12 +83,12 @@ def open_telemetry(config: Config) -> Telemetry | None:
     metrics, tracing = None, None
     watches: list[Watch] = []
     if config.metrics is not None:
-        _require(config, "metrics", "prometheus_client")
+        require_installed(config, "metrics")
         from guideway.server.telemetry.metrics import Metrics  # noqa: PLC0415  # of an extra
 
         watches.append(metrics := Metrics())
     if config.telemetry is not None:
-        _require(config, "telemetry", "opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
+        require_installed(config, "telemetry")
         from guideway.server.telemetry.tracing import Tracing  # noqa: PLC0415  # of an extra
 
         try:
@@ -95,14 +102,14 @@ def open_telemetry(config: Config) -> Telemetry | None:
     return Telemetry(config, metrics, tracing, watches[0] if len(watches) == 1 else Several(watches))
 
 
-def _require(config: Config, extra: str, *packages: str) -> None:
-    for package in packages:
-        if not is_installed(package):
+def require_installed(config: Config, extra: str) -> None:
+    """Raise ``ConfigError`` where a package of an extra is not there; load none of them."""
+    for package in _PACKAGES[extra]:
+        if not _is_installed(package):
             raise _error(config, f"[{extra}] needs the package `{package}`; {install(extra)}")
 
 
-def is_installed(package: str) -> bool:
-    """Say whether a package can be loaded, and load none of it."""
+def _is_installed(package: str) -> bool:
     try:
         return find_spec(package) is not None
     except ModuleNotFoundError:  # what it would be in is not there

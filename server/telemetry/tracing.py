@@ -21,7 +21,11 @@ from typing import Final
 from anyio import to_thread
 from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.environment_variables import OTEL_SERVICE_NAME
+from opentelemetry.sdk.environment_variables import (
+    OTEL_EXPORTER_OTLP_ENDPOINT,
+    OTEL_EXPORTER_OTLP_TRACES_ENDPOINT,
+    OTEL_SERVICE_NAME,
+)
 from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID, SERVICE_NAME, SERVICE_VERSION, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
@@ -40,17 +44,25 @@ from guideway.server.telemetry_sections import TelemetrySection
 _NAME: Final = "guideway"
 _MILLISECOND: Final = 1_000_000  # in nanoseconds, which spans have
 _TRACES: Final = "/v1/traces"
+_DEFAULT: Final = "http://localhost:4318"
 _BATCH: Final = ("opentelemetry.sdk._shared_internal", "opentelemetry.exporter.otlp.proto.http.trace_exporter")
 """What logs that spans could not be sent, each time."""
 
 
-def exporter(section: TelemetrySection) -> SpanExporter:
-    """Return what sends spans to the collector of a configuration. Raises ``ValueError``, which names a key."""
-    endpoint = None
-    if section.endpoint is not None:
-        base = section.endpoint.rstrip("/")
-        endpoint = base if base.endswith(_TRACES) else base + _TRACES
-    return OTLPSpanExporter(endpoint=endpoint, headers=_headers(section))
+def endpoint(section: TelemetrySection) -> str:
+    """Return where spans go: the signal's own URL of the environment as it is, any other with its path behind it."""
+    if section.endpoint is None and (whole := os.environ.get(OTEL_EXPORTER_OTLP_TRACES_ENDPOINT)):
+        return whole
+    base = (section.endpoint or os.environ.get(OTEL_EXPORTER_OTLP_ENDPOINT) or _DEFAULT).rstrip("/")
+    return base if base.endswith(_TRACES) else base + _TRACES
+
+
+def exporter(section: TelemetrySection, *, seconds: float | None = None) -> SpanExporter:
+    """Return what sends spans to the collector of a configuration, each time for so long at most.
+
+    Raises ``ValueError``, which names a key.
+    """
+    return OTLPSpanExporter(endpoint=endpoint(section), headers=_headers(section), timeout=seconds)
 
 
 def _headers(section: TelemetrySection) -> Mapping[str, str] | None:
