@@ -101,6 +101,10 @@ class Records(Protocol):
         """
         ...
 
+    async def sweep(self, now: float) -> None:
+        """Clear up what processes left that were lost, and records of the trail that are kept no longer."""
+        ...
+
     async def history(self, tenant: str | None, services: Collection[str], *, most: int = 5) -> list[Mutation]:
         """Return the last mutations of each service, all that were put into the trail included, the newest first."""
         ...

@@ -5,8 +5,9 @@ of its own, and a stream that is kept open have a rate alone: what ends or decid
 begin.
 """
 
+import logging
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, Final
 
 import pydantic_core
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
@@ -21,6 +22,8 @@ from guideway.server.run_log import who
 from guideway.server.sections import ENDPOINT
 from guideway.server.too_much import TooMuch
 
+_log: Final = logging.getLogger(__name__)
+
 
 class Admission:
     """ASGI middleware: 429 and 503 for what is too much. ``tokens`` is whether callers show one.
@@ -28,11 +31,11 @@ class Admission:
     Where they do, a request without a caller is for a path that anybody may ask, and not counted here.
     """
 
-    def __init__(self, app: ASGIApp, *, load: Load, tokens: bool) -> None:
+    def __init__(self, app: ASGIApp, *, load: Load, tokens: bool, refusals: RefusalLog | None = None) -> None:
         self._app = app
         self._load = load
         self._tokens = tokens
-        self._refusals = RefusalLog()
+        self._refusals = refusals or RefusalLog()
 
     async def __call__(self, request: Request, receive: Receive, send: Send) -> None:
         principal = _principal(request) if request["type"] == "http" else None
@@ -68,7 +71,14 @@ class Admission:
             place.close()
 
     def _note(self, principal: Principal | None, too_much: TooMuch) -> None:
-        self._refusals.note("a request", str(too_much), "the one caller" if principal is None else who(principal))
+        if principal is None:
+            self._refusals.note("a request", str(too_much), "the one caller")
+            return
+
+        def log() -> None:
+            _log.info("not now: %s; %s", too_much, who(principal))
+
+        self._refusals.note_caller(principal, too_much.bound, str(too_much), log)
 
 
 def caller_key(caller: Principal) -> Hashable:

@@ -33,7 +33,7 @@ from guideway.server.last_signal import end_at_next_signal
 from guideway.server.listen import Scheme, authorities, listen, spellings
 from guideway.server.oauth.access import Access
 from guideway.server.oauth.caller import caller
-from guideway.server.oauth.dpop import KeepsProofs
+from guideway.server.oauth.dpop import shared_by
 from guideway.server.oauth.gate import Gate
 from guideway.server.oauth.metadata import metadata_paths, metadata_routes
 from guideway.server.proxies import Peers
@@ -99,7 +99,7 @@ def http_app(
     )
     app.router.redirect_slashes = False  # to where a proxy in front is not, and over plain HTTP
     app.add_middleware(Sessions, watch=server.doors)
-    app.add_middleware(Admission, load=server.load, tokens=access is not None)
+    app.add_middleware(Admission, load=server.load, tokens=access is not None, refusals=server.refusals)
     if access is not None:
         unguarded = frozenset({*public, PAGE, f"{PAGE}/"})  # the page has sessions of its own
         app.add_middleware(
@@ -116,9 +116,9 @@ def http_app(
             refusals=server.refusals,
             record_challenged=server.record_challenged,
             watch=server.doors,
-            proofs=server.records.proofs if isinstance(server.records, KeepsProofs) else None,
+            proofs=shared_by(server.records),
         )
-        app.add_middleware(Strangers, load=server.load, public=unguarded)
+        app.add_middleware(Strangers, load=server.load, public=unguarded, refusals=server.refusals)
     # What is added last is asked first.
     app.add_middleware(RequestBodies, most=most)
     if health is not None:
@@ -231,6 +231,7 @@ async def _end(http: HttpServer, server: ToolServer, calls: Calls, stop: "_Stop"
                     await (calls if calls.running else server.runs).drain(0.1, anyio.Event())
             calls.cut()
             server.runs.tell()
+            server.load.tell()
         http.should_exit = True
 
 
@@ -273,6 +274,7 @@ async def serve_stdio(server: ToolServer, *, grace: float = GRACE_SECONDS) -> No
             tasks.cancel_scope.cancel()
     if stop.asked.is_set():
         server.runs.tell()
+        server.load.tell()
 
 
 async def _end_stdio(server: ToolServer, lines: Input, unanswered: Unanswered, stop: _Stop) -> None:

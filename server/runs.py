@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 import anyio
 
@@ -53,6 +53,10 @@ class Runs:
         """Note how a run ended, where that is after the server was told to stop."""
         if self.stopping:
             (self._cancelled if report.status is Status.CANCELLED else self._finished).append(report.run_id)
+
+    def facts(self) -> dict[str, Any]:
+        """Return, for a record, what became of the runs that went on when the server was told to stop."""
+        return {"finished": list(self._finished), "cancelled": list(self._cancelled), "not_ended": len(self)}
 
     def tell(self) -> None:
         """Log what became of the runs that went on when the server was told to stop."""

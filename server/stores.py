@@ -177,6 +177,10 @@ class NoStore:
         self._fail()
         yield Waited(0.0)
 
+    async def sweep(self, now: float) -> None:
+        """See ``ask``."""
+        self._fail()
+
     async def check(self, now: float) -> None:
         """See ``ask``."""
         self._fail()

@@ -31,14 +31,16 @@ class Strangers:
     paths that need no token.
     """
 
-    def __init__(self, app: ASGIApp, *, load: Load, public: Collection[str]) -> None:
+    def __init__(
+        self, app: ASGIApp, *, load: Load, public: Collection[str], refusals: RefusalLog | None = None
+    ) -> None:
         self._app = app
         self._load = load
         self._public = frozenset(public)
         self._one = Rates(load.bounds.refused_per_minute_of_address)
         self._all = Rates(load.bounds.refused_per_minute)
         self._known: dict[int, None] = {}
-        self._refusals = RefusalLog()
+        self._refusals = refusals or RefusalLog()
 
     async def __call__(self, request: Request, receive: Receive, send: Send) -> None:
         if request["type"] != "http" or request["path"] in self._public:

@@ -34,6 +34,7 @@ from guideway.server.request_state import configured_keys, keys_note
 from guideway.server.section import is_loopback
 from guideway.server.sections import LogFormat, LogLevel
 from guideway.server.tool import ToolServer, build_server
+from guideway.server.upkeep import Upkeep
 from guideway.server.webhooks.configured import courier_of
 from guideway.server.webhooks.courier import Courier
 
@@ -119,7 +120,8 @@ def _run(options: argparse.Namespace) -> int:
     pipeline = watching.built(config, telemetry)
     server = _server(config, pipeline, who.caller)
     courier = _courier(config, pipeline, known, telemetry.doors if telemetry is not None else None)
-    anyio.run(_serve, pipeline, server, watching.serving(serve, telemetry, say), courier)
+    upkeep = Upkeep(pipeline, server, "stdio" if options.stdio else "http")
+    anyio.run(_serve, pipeline, server, watching.serving(serve, telemetry, say), courier, upkeep)
     return Exit.OK
 
 
@@ -207,6 +209,7 @@ async def _serve(
     server: ToolServer,
     serve: Callable[[ToolServer], Awaitable[None]],
     courier: Courier | None,
+    upkeep: Upkeep,
 ) -> None:
     complaints: list[Complaint] = []
 
@@ -217,12 +220,15 @@ async def _serve(
             complaints.append(complaint)
         tasks.cancel_scope.cancel()
 
+    upkeep.began()
     try:
         async with anyio.create_task_group() as tasks:
+            tasks.start_soon(upkeep.run)
             if courier is not None:
                 tasks.start_soon(partial(courier.run, partial(_expire, pipeline)))
             await serve_on()
     finally:
+        upkeep.ended()
         with anyio.CancelScope(shield=True):
             await pipeline.close()
     if complaints:

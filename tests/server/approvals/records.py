@@ -95,6 +95,9 @@ class RecordsInMemory:
             found += [each for whose, each in self.mutations if whose == tenant and each.service == name][:most]
         return sorted(found, key=lambda each: -each.started_at)
 
+    async def sweep(self, now: float) -> None:
+        """Nothing is ever lost."""
+
     async def check(self, now: float) -> None:
         """It can always be used."""
 
