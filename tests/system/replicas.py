@@ -139,6 +139,9 @@ class Fleet:
 
     def __post_init__(self) -> None:
         configuration = self.folder / "guideway.toml"
+        signs = self.folder / "audit.pem"
+        subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", signs], check=True, capture_output=True)
+        signs.chmod(0o600)
         shipped = (DEPLOY / "guideway.toml").read_text(encoding="utf-8").partition("# What is watched")[0]
         configuration.write_text(
             replaced(
@@ -146,6 +149,7 @@ class Fleet:
                 ("https://guideway.example.com/mcp", self.url),
                 ("10.89.76.2", "127.0.0.1"),
                 ("https://login.example.com", self.issuer.url),
+                ("/etc/guideway/audit/key.pem", str(signs)),
                 ("drain_seconds = 5", "drain_seconds = 2"),
             )
             + INVENTORY
