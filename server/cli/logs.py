@@ -46,8 +46,8 @@ class JsonFormatter(logging.Formatter):
             said["exception"] = self.formatException(record.exc_info)
         if record.stack_info:
             said["stack"] = self.formatStack(record.stack_info)
-        # What every record has comes last: no field can take its place.
-        return json.dumps(getattr(record, "fields", {}) | said, default=str)
+        # What every record has comes first, and no field can take its place.
+        return json.dumps(said | {**getattr(record, "fields", {}), **said}, default=str)
 
 
 class _Handler(logging.StreamHandler[TextIO]):

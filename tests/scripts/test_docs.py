@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from guideway.interpreter.drivers import DRIVERS
 from guideway.interpreter.drivers.ssh import SshOptions
 from guideway.interpreter.probes import PROBES
-from guideway.server import config, risk_sections, sections, wiring
+from guideway.server import config, risk_sections, sections, telemetry_sections, wiring
 from guideway.server.demo.world import World, world
 from tests.scripts.session import say
 
@@ -81,6 +81,7 @@ def test_the_page_of_the_configuration_names_every_key_with_its_default() -> Non
         *(sections.CallerSection, sections.HostSection, sections.ServiceSection, SshOptions),
         *(risk_sections.GroupSection, risk_sections.FreezeSection, risk_sections.BoundsSection),
         *(risk_sections.ApprovalsSection, risk_sections.WebhookSection, risk_sections.StoreSection),
+        *(telemetry_sections.MetricsSection, telemetry_sections.TelemetrySection),
     ]
     tables = [*with_defaults, *others, *PROBES.values(), *DRIVERS.values()]
     keys = {field.alias or key for section in tables for key, field in section.model_fields.items()}
