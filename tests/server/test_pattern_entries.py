@@ -9,6 +9,7 @@ from guideway.dsl.ast import Target
 from guideway.interpreter.drivers.base import Fault
 from guideway.interpreter.drivers.container.driver import ContainerDriver
 from guideway.interpreter.pipeline import Pipeline
+from guideway.interpreter.probes.command import CommandProbe
 from guideway.interpreter.probes.http import HttpProbe
 from guideway.interpreter.probes.tcp import TcpProbe
 from guideway.interpreter.results import Reason
@@ -314,4 +315,20 @@ async def test_the_example_of_a_fleet_means_what_it_says() -> None:
     assert inventory.allows(Target.RESTARTABLE, "nginx@web-3")
     assert not inventory.allows(Target.RESTARTABLE, "nginx@web-1")
     assert not inventory.allows(Target.SERVICE, "checkout.billing")
+    await pipeline.close()
+
+
+@pytest.mark.anyio
+async def test_the_example_of_checks_means_what_it_says() -> None:
+    example = Path(__file__).parents[2] / "examples" / "checks" / "guideway.toml"
+    inventory = (pipeline := wiring.build(config.load(example))).inventory
+    probe = inventory.host("web-3").probe
+    assert isinstance(probe, CommandProbe)
+    assert probe.arguments == ("-t", "3", "web-3.internal")
+    assert (probe.bounds.processes, probe.bounds.seconds, probe.warning_passes) == (4, 10, False)
+    disk = inventory.host("disk").probe
+    assert isinstance(disk, CommandProbe)
+    assert disk.warning_passes
+    health = inside(inventory.service("web"), "health")
+    assert health.program == "/usr/lib/nagios/plugins/check_http"
     await pipeline.close()
