@@ -36,7 +36,6 @@ class Proofs:
         self, trail: str, head: Head | None, inside: Sequence[str], outside: Sequence[str], belief: Belief
     ) -> None:
         self._trail = trail
-        self._head = head
         self._believes = bool(belief.kids)
         self._by_place: dict[int, list[Proof]] = defaultdict(list)
         self._broken: list[Finding] = []
@@ -46,12 +45,6 @@ class Proofs:
         self._read(outside, Where.OUTSIDE, belief)
         if head is not None and head.seal is not None:
             self._read([head.seal], Where.END, belief)
-
-    @property
-    def signed(self) -> bool:
-        """Whether a seal names exactly the head."""
-        head = self._head
-        return head is not None and self.end is not None and (self.end.seq, self.end.hash) == (head.seq, head.hash)
 
     def at(self, seq: int) -> Sequence[Proof]:
         """Return the seals that name a place."""
@@ -75,10 +68,10 @@ class Proofs:
             try:
                 seal = belief.read(text)
             except Unbelieved as error:
-                self._broken.append(Finding(_place_in(text), What.SEAL, f"{where.value} {error}"))
+                self._broken.append(_broken(text, where, str(error)))
                 continue
             if seal.trail != self._trail:
-                self._broken.append(Finding(seal.seq, What.SEAL, f"{where.value} is of another trail"))
+                self._broken.append(_broken(text, where, "is of another trail"))
                 continue
             self._by_place[seal.seq].append(Proof(seal, where))
             if where is Where.END:
@@ -97,14 +90,14 @@ class Proofs:
 
     def _end_unsigned(self, last: int, proven: int) -> Finding | None:
         """Find what is not signed at the end. Where nobody is believed that is no finding: nothing can be proven."""
-        if last == 0 or not self._believes or self.signed:
+        if not self._believes or proven >= last:
             return None
-        stretch = f"record {last} is" if proven + 1 >= last else f"records {proven + 1} to {last} are"
+        stretch = f"record {last} is" if proven + 1 == last else f"records {proven + 1} to {last} are"
         if self.end is None:
             words = f"{stretch} not signed, and keys are given: whoever can write the store can have written that"
-            return Finding(min(proven + 1, last), What.UNSIGNED, words)
+            return Finding(proven + 1, What.UNSIGNED, words)
         words = f"{stretch} not signed: {Where.END.value} is that of record {self.end.seq}"
-        return Finding(min(proven + 1, last), What.REWRITTEN, words)
+        return Finding(proven + 1, What.REWRITTEN, words)
 
     def _lost(self, first: int) -> Finding | None:
         """Find a checkpoint that is kept outside, and no more beside the records that it names."""
@@ -116,8 +109,9 @@ class Proofs:
         return None
 
 
-def _place_in(text: str) -> int | None:
+def _broken(text: str, where: Where, why: str) -> Finding:
     try:
-        return unproven(text).seq
+        place = unproven(text).seq
     except Unbelieved:
-        return None
+        return Finding(None, What.SEAL, f"{where.value} {why}")
+    return Finding(place, What.SEAL, f"{where.value} of record {place} {why}")

@@ -83,6 +83,15 @@ class Verifier:
             self._accept(self._held, record)
         self._held = record
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing that is still to come could be found before what was found."""
+        return self._finding is not None and (self._first == 1 or self._after is not None)
+
+    @property
+    def _ends_proven(self) -> bool:
+        return self._last is not None and self._proven == self._last.seq
+
     def verdict(self) -> Verdict:
         """Return what was found."""
         if self._held is not None and self._finding is None:
@@ -94,7 +103,7 @@ class Verifier:
             first=self._first,
             last=self._last.seq if self._last else None,
             finding=finding,
-            proven=finding is None and self._proofs.signed and bool(self._belief.kids),
+            proven=finding is None and self._ends_proven and bool(self._belief.kids),
             proof=self._proof(finding),
             checkpoints=self._proofs.inside,
             outside=self._proofs.outside,
@@ -118,6 +127,7 @@ class Verifier:
             or self._look_at_text(record, following)
             or self._look_at_chain(record, following)
             or (_look_at_index(record) if self._indexed else None)
+            or (self._look_at_last(record) if following is None else None)
             or self._look_at_seals(record)
         )
 
@@ -264,25 +274,29 @@ class Verifier:
         if head.seq < last:
             words = f"record {head.seq + 1} was added: the store says that the trail ends with record {head.seq}"
             return Finding(head.seq + 1, What.ADDED, words)
-        if self._last is not None and head.hash != self._last.hash:
-            if self._proofs.signs(last, self._last.hash):
-                words = f"the store says another hash of the last record, {last}, than it has by its seal"
-                return Finding(last, What.HEAD, words)
-            words = f"record {last}, the last one, was changed: the store says another hash of it"
-            return Finding(last, What.CHANGED, words)
         return None
+
+    def _look_at_last(self, record: _Record) -> Finding | None:
+        head, last = self._head, record.seq
+        if head is None or head.seq != last or head.hash == record.hash:
+            return None
+        if self._proofs.signs(last, record.hash):
+            words = f"the store says another hash of record {last}, the last one, than it has by a seal"
+            return Finding(last, What.HEAD, words)
+        words = f"record {last}, the last one, was changed: the store says another hash of it"
+        return Finding(last, What.CHANGED, words)
 
     def _proof(self, finding: Finding | None) -> str:
         if finding is not None:
             return f"proven up to record {self._proven}" if self._proven and self._belief.kids else "not proven"
         if self._count == 0:
             return "empty"
-        end = self._proofs.end
-        if end is None:
+        seal = next((proof.seal for proof in self._proofs.at(self._proven)), None)
+        if seal is None or not self._ends_proven:
             return NOT_SIGNED
         if not self._belief.kids:
-            return f"not proven: it says to be signed by the key {end.kid}, which was not given"
-        return f"signed {end.at} by {end.kid}"
+            return f"not proven: it says to be signed by the key {seal.kid}, which was not given"
+        return f"signed {seal.at} by {seal.kid}"
 
 
 def _look_at_index(record: _Record) -> Finding | None:

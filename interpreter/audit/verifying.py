@@ -64,6 +64,8 @@ async def _verify_once(reader: TrailReader, head: Head, belief: Belief, outside:
     verifier = Verifier(head.trail, head, inside=inside, outside=outside, belief=belief)
     async for record in pages(reader, head.trail, last=head.seq):
         verifier.take(record)
+        if verifier.is_over:
+            return verifier.verdict()
     beyond = await reader.records(head.trail, after=head.seq, most=1)
     if beyond:
         now = await _head(reader, head.trail)
