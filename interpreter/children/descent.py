@@ -4,6 +4,7 @@ Runs in children of the launcher, which has one thread, so that Python may go on
 written to a pipe that the program never has. Standard library only.
 """
 
+import errno
 import json
 import os
 import pwd
@@ -71,43 +72,34 @@ class Descent:
 
     def _namespaces(self, user: pwd.struct_passwd | None) -> bool:
         """Become the user, go into namespaces; return whether the next child is the first process of one."""
-        inside = False
-        wanted = Means.NAMESPACES in self._order.means and system.LINUX
-        if os.geteuid() == 0:
-            if wanted:
-                inside = self._try(system.NEW_PID | system.NEW_IPC)
+        kinds = system.NEW_PID | system.NEW_IPC if system.LINUX and Means.NAMESPACES in self._order.means else 0
+        is_root = os.geteuid() == 0
+        uid = user.pw_uid if user is not None else os.geteuid()
+        why = "not used" if system.LINUX else "this system has none"
+        owns = False
+        if kinds and uid != 0:  # root would lose in one of its own what makes it root
+            flags = system.NEW_USER if is_root else system.NEW_USER | kinds
+            number = _tried(user, flags)
+            owns, why = number == 0, os.strerror(number).lower()
+        inside = owns
+        if is_root:
+            if kinds:
+                try:
+                    system.unshare(kinds)
+                    inside = True
+                except OSError as error:
+                    inside = False
+                    why = os.strerror(error.errno or 0).lower()
             if user is not None:
-                os.setgroups([])
-                os.setgid(user.pw_gid)
-                os.setuid(user.pw_uid)
-        if not system.LINUX:
-            self._tell(missing=[Means.NAMESPACES, "this system has none"])
-            return False
-        system.set_dumpable(True)  # the files below are root's otherwise (proc_pid(5))
-        uid, gid = os.geteuid(), os.getegid()
-        own = False
-        if wanted and uid != 0:
-            own = self._try(system.NEW_USER if inside else system.NEW_USER | system.NEW_PID | system.NEW_IPC)
-        if own:
-            inside = True
-            _write("/proc/self/setgroups", b"deny")  # user_namespaces(7): before gid_map
-            _write("/proc/self/uid_map", b"%d %d 1" % (uid, uid))
-            _write("/proc/self/gid_map", b"%d %d 1" % (gid, gid))
-        system.set_dumpable(False)  # this process has more rights in there than the program
-        if not inside and not wanted:
-            self._tell(missing=[Means.NAMESPACES, "not used"])
+                _become(user)
+        if owns:
+            _own_namespaces(flags)
+        if not inside:
+            self._tell(missing=[Means.NAMESPACES, f"the system refuses one: {why}" if kinds else why])
         self._processes = self._order.bounds.processes + _HELPERS
-        if not own or _release() < _COUNTED_BY_NAMESPACE:
+        if not owns or _release() < _COUNTED_BY_NAMESPACE:
             self._processes += _tasks_of(uid)
         return inside
-
-    def _try(self, flags: int) -> bool:
-        try:
-            system.unshare(flags)
-        except OSError as error:
-            self._tell(missing=[Means.NAMESPACES, f"the system refuses one: {os.strerror(error.errno or 0).lower()}"])
-            return False
-        return True
 
     def _bind_to_parent(self) -> None:
         if system.LINUX:
@@ -192,6 +184,48 @@ def _input(content: bytes | None) -> int:
         os._exit(0)
     os.close(writes)
     return reads
+
+
+def _become(user: pwd.struct_passwd) -> None:
+    """Be another user, for good. Raises ``ValueError``."""
+    try:
+        os.setgroups([])
+        os.setgid(user.pw_gid)
+        os.setuid(user.pw_uid)
+    except OSError as error:  # a container's root may not, or has no such user
+        why = os.strerror(error.errno or 0).lower()
+        raise ValueError(f"root here cannot become `{user.pw_name}`: {why}; `user` names another, or `root`") from None
+
+
+def _tried(user: pwd.struct_passwd | None, flags: int) -> int:
+    """Try in a child whether a user can have namespaces; return 0, or why not, as a number of the system's.
+
+    Some systems let one go in and then do nothing there (AppArmor's restriction), and there is no way back.
+    """
+    child = os.fork()
+    if child == 0:
+        try:
+            if user is not None:
+                _become(user)
+            _own_namespaces(flags)
+        except OSError as error:
+            os._exit(min(error.errno or errno.EPERM, 255))
+        except BaseException:  # noqa: BLE001  # it is tried again, and told, outside
+            os._exit(errno.EPERM)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    return os.WEXITSTATUS(status) if os.WIFEXITED(status) else errno.EPERM
+
+
+def _own_namespaces(flags: int) -> None:
+    """Go into namespaces, of users among them, in which this user is itself and nobody else. Raises ``OSError``."""
+    uid, gid = os.geteuid(), os.getegid()
+    system.set_dumpable(True)  # the files below are root's otherwise (proc_pid(5))
+    system.unshare(flags)
+    _write("/proc/self/setgroups", b"deny")  # user_namespaces(7): before gid_map
+    _write("/proc/self/uid_map", b"%d %d 1" % (uid, uid))
+    _write("/proc/self/gid_map", b"%d %d 1" % (gid, gid))
+    system.set_dumpable(False)  # this process has more rights in there than the program
 
 
 def _known(name: str) -> pwd.struct_passwd:

@@ -72,8 +72,8 @@ while True:
     async with nothing_left(script), anyio.create_task_group() as tasks:
         tasks.start_soon(script.run)
         await script.meet()
-        # Without a namespace the user's other processes count too, so that it may get fewer when they become more.
-        assert 1 <= len(script.alive()) <= 14
+        # Without a namespace the user's other processes count too: other tests' begin and end meanwhile.
+        assert 1 <= len(script.alive()) <= (12 if Means.NAMESPACES in means else 100)
         tasks.cancel_scope.cancel()
 
 

@@ -115,6 +115,34 @@ async def test_a_user_that_there_is_not_and_one_that_only_root_can_become() -> N
         assert ended.why == "only root can run a program as `root`"
 
 
+def test_a_system_that_refuses_namespaces_and_a_root_that_can_be_nobody_else() -> None:
+    """As in a container: the root of a user namespace, in which there may be no other namespace."""
+    text = """
+import anyio
+from guideway.interpreter.children.order import Order
+from guideway.interpreter.children.run import run
+
+async def main():
+    for user in (None, "root"):
+        ended = await run(Order("/bin/echo", ("hello",), user=user, checked=False))
+        print(ended.how, ended.why, ended.out, ended.missing.get("namespaces"), sep="|")
+
+anyio.run(main)
+"""
+    limit = 'for kind in pid user; do echo 0 >/proc/sys/user/max_${kind}_namespaces; done; exec "$@"'
+    done = subprocess.run(
+        ["unshare", "--map-root-user", "sh", "-c", limit, "sh", sys.executable, "-c", text],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    nobody, root = done.stdout.splitlines()
+    assert nobody.startswith(
+        "not_started|root here cannot become `nobody`: operation not permitted; `user` names another"
+    )
+    assert root == "exited||b'hello\\n'|the system refuses one: no space left on device"
+
+
 async def test_processor_time_and_file_size_end_it_by_a_signal_that_says_so() -> None:
     ended = await Script("while True: pass", Bounds(seconds=30, cpu_seconds=1)).run()
     assert (ended.how, ended.number) == (How.SIGNALLED, signal.SIGXCPU)
