@@ -7,6 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import anyio
+
 from guideway.interpreter.extras import install
 from guideway.interpreter.records import Records
 from guideway.interpreter.watch import StoreWatch, Watch
@@ -75,7 +77,8 @@ class Telemetry:
                 yield
         finally:
             if self.tracing is not None:
-                await self.tracing.close(FLUSH_SECONDS)
+                with anyio.CancelScope(shield=True):  # it has its bound
+                    await self.tracing.close(FLUSH_SECONDS)
 
 
 def open_telemetry(config: Config) -> Telemetry | None:
