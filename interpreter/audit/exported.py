@@ -89,7 +89,7 @@ def verify_file(file: BinaryIO, belief: Belief, outside: Mapping[str, list[str]]
         for trail, about in said.items()
     }
     file.seek(0)
-    trail, places = next(iter(said), ""), defaultdict[str, int](int)
+    trail, places, is_export = next(iter(said), ""), defaultdict[str, int](int), bool(said)
     for line in _lines(file):
         if line.startswith(_OURS):
             continue
@@ -99,12 +99,13 @@ def verify_file(file: BinaryIO, belief: Belief, outside: Mapping[str, list[str]]
             place, kind = places[trail] + 1, ""  # it stands where a record should: what it was is not known
         else:
             trail, place, kind = found
+            is_export = True
         if trail not in verifiers:
             verifiers[trail] = Verifier(trail, None, belief=belief, indexed=False)
         places[trail] = place
         verifiers[trail].take(Kept(trail, place, body, hash_of(body), 0.0, kind, None, None))
-    if not verifiers:
-        raise NotExported("it has no record of an audit trail")
+    if not is_export:
+        raise NotExported("it has no record of one")
     return [verifiers[trail].verdict() for trail in sorted(verifiers)]
 
 

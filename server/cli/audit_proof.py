@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import wrap
 from typing import BinaryIO, Final, TextIO
 
 import anyio
@@ -27,6 +28,7 @@ from guideway.server.config import Config
 
 FORMATS: Final = ("jsonl", "ocsf", "cef")
 _CHUNK: Final = 1_048_576
+_COLUMNS: Final = 68
 
 
 def belief(config: Config, options: argparse.Namespace) -> Belief:
@@ -68,13 +70,14 @@ def _show(console: Console, verdict: Verdict) -> None:
     state, its = ("whole", GREEN) if verdict.whole else ("NOT WHOLE", RED)
     stretch = "no records" if verdict.first is None else f"records {verdict.first:,} to {verdict.last or 0:,}"
     part = "" if verdict.after is None else ", a part: nothing is said of those before"
-    console.line((f"{state:<10}", f"{BOLD};{its}"), f"{trail_words(verdict.trail)}: {stretch}{part}")
-    if verdict.finding is not None:
-        console.line(f"          {verdict.finding.words}")
+    said = f": {stretch}{part}" if verdict.whole else ""
+    console.line((f"{state:<10}", f"{BOLD};{its}"), trail_words(verdict.trail), said)
+    for line in wrap(verdict.finding.words, _COLUMNS) if verdict.finding is not None else ():
+        console.line(f"          {line}")
     console.line("          ", (verdict.proof, DIM if verdict.proven else YELLOW))
     if verdict.checkpoints or verdict.outside:
         outside = f", and {verdict.outside} kept outside" if verdict.outside else ""
-        console.line((f"          held against {verdict.checkpoints} checkpoints of the store{outside}", DIM))
+        console.line((f"          held against {verdict.checkpoints} checkpoints{outside}", DIM))
 
 
 def kept_outside(config: Config, options: argparse.Namespace, *, own: bool) -> dict[str, list[str]]:
