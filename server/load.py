@@ -67,7 +67,9 @@ class Load:
                 place.close()
 
     def tell(self) -> None:
-        """Log what the load was until now."""
+        """Log what the load was until now, where anything waited or was refused."""
+        if not (self.longest_wait or self.refused):
+            return
         refused = ", ".join(f"{bound} {times:,}" for bound, times in sorted(self.refused.items()))
         _log.info("load: the longest wait for a place was %.3f s; refused: %s", self.longest_wait, refused or "none")
 

@@ -59,7 +59,9 @@ class Runs:
         return {"finished": list(self._finished), "cancelled": list(self._cancelled), "not_ended": len(self)}
 
     def tell(self) -> None:
-        """Log what became of the runs that went on when the server was told to stop."""
+        """Log what became of the runs that went on when the server was told to stop, where there were any."""
+        if not (self._finished or self._cancelled or self._scopes):
+            return
         told = f"{_counted(self._finished, 'finished')}, {_counted(self._cancelled, 'cancelled')}"
         left = f", {len(self)} did not end" if self._scopes else ""
         _log.info("stopped; of the runs that went on: %s%s", told, left)
