@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null)
 KUBERNETES ?= $(HOME)/.cache/guideway/kubernetes
 
-.PHONY: help demo demo-model test test-kubernetes fuzz lint fmt bench clean
+.PHONY: help demo demo-model test test-kubernetes fuzz crash lint fmt bench clean
 
 help: ## list what can be done here
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -69,6 +69,11 @@ fuzz: $(VENV)/.dev ## walk over the engines' masks twenty times as often as the 
 	@export GUIDEWAY_WALKS=$${GUIDEWAY_WALKS:-100000} GUIDEWAY_SEED=$${GUIDEWAY_SEED:-$$RANDOM}; \
 	echo "GUIDEWAY_WALKS=$$GUIDEWAY_WALKS for each engine, from GUIDEWAY_SEED=$$GUIDEWAY_SEED"; \
 	$(BIN)/python -m pytest tests/engines/test_copies_walks.py -k walks_end
+
+crash: $(VENV)/.dev ## kill replicas at 500 instants of a mixed load, on SQLite and on PostgreSQL; stop and start PostgreSQL
+	@export GUIDEWAY_KILLS=$${GUIDEWAY_KILLS:-500} GUIDEWAY_SEED=$${GUIDEWAY_SEED:-$$RANDOM}; \
+	echo "GUIDEWAY_KILLS=$$GUIDEWAY_KILLS for each store, from GUIDEWAY_SEED=$$GUIDEWAY_SEED"; \
+	$(BIN)/python -m pytest tests/crash -s
 
 lint: $(VENV)/.dev ## ruff, mypy strict, and that imports run one way
 	$(BIN)/ruff check .

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,11 +18,17 @@ import anyio
 from guideway.interpreter.store import open_store
 from guideway.interpreter.store.database import open_postgresql, open_sqlite
 from tests.crash import checks, records
-from tests.crash.truth import Effect, Truth, Writer
+from tests.crash.truth import Truth, Writer
 from tests.crash.world import KEEPING
 
 ROOT: Final = Path(__file__).parents[2]
 REPLICAS: Final = 3
+MOST_LINES: Final = 24
+"""How much happens until the next kill, at most: lines of the truth, of which a restart's run has three."""
+
+LONG: Final = 30.0
+"""Seconds after which a campaign is in a hurry: the machine has other things to do."""
+
 LATE: Final = 600.0
 """Seconds after which whatever was under way has ended, or never will."""
 
@@ -155,7 +161,6 @@ def campaign(
     random: Random,
     kills: int,
     *,
-    longest: float,
     fault: str = "",
     enough: Callable[[Truth], bool] = lambda _: True,
 ) -> Over:
@@ -167,10 +172,10 @@ def campaign(
         over = Over(running.truth)
         since = time.monotonic()
         look: Look | None = None
-        for killed in _kills(running, random, kills, longest):
-            effects, _ = running.truth.read()
+        for killed in _kills(running, random, kills):
+            running.truth.read()
             look = look or Look(where)  # only now: the replicas are the ones who make the store
-            look.meanwhile(over, effects)
+            look.meanwhile(over)
             if killed >= kills and (enough(running.truth) or time.monotonic() - since > 30):
                 break
         for number in list(running.living):
@@ -189,11 +194,14 @@ class Look:
 
     def __init__(self, where: Mapping[str, Any]) -> None:
         self._where = where
+        self._looked_at = 0
         self.database = open_sqlite(where["folder"]) if "folder" in where else open_postgresql(where["url"])
 
-    def meanwhile(self, over: Over, effects: Sequence[Effect]) -> None:
-        """Check what costs little; ``effects`` are new."""
-        over.found("intents", records.intents(self.database, effects))
+    def meanwhile(self, over: Over) -> None:
+        """Check what costs little, of the effects that are new."""
+        new = over.truth.effects[self._looked_at :]
+        self._looked_at += len(new)
+        over.found("intents", records.intents(self.database, new))
         over.found("leases", checks.leases(self.database))
 
     def afterwards(self, over: Over) -> None:
@@ -228,15 +236,17 @@ async def _sweep(where: Mapping[str, Any]) -> None:
     await store.close()
 
 
-def _kills(running: Replicas, random: Random, kills: int, longest: float) -> Iterator[int]:
-    """Kill replicas, each after at most ``longest`` seconds, with another one in its place after each, for ever.
+def _kills(running: Replicas, random: Random, kills: int) -> Iterator[int]:
+    """Kill replicas, one after the other, with another one in its place after each, for ever.
 
     Gives how many it has killed, for what is to be looked at meanwhile. Once in a while all die together, as long as
     that is not beyond ``kills``.
     """
-    done = 0
+    done, since = 0, time.monotonic()
     while True:
-        time.sleep(random.uniform(0, longest))  # the instant is what is drawn
+        quick = time.monotonic() - since > LONG
+        _until(running.truth, random.randrange(MOST_LINES), 0.1 if quick else 1.0)
+        time.sleep(random.uniform(0, 0.02))  # an instant between two lines
         together = random.random() < 0.02 and done + len(running.living) <= kills
         for victim in list(running.living) if together else [random.choice(running.living)]:
             running.kill(victim)
@@ -244,3 +254,12 @@ def _kills(running: Replicas, random: Random, kills: int, longest: float) -> Ite
         while len(running.living) < REPLICAS:
             running.fork()
         yield done
+
+
+def _until(truth: Truth, lines: int, longest: float) -> None:
+    """Return when so much more has happened, or after so many seconds: a slow machine's replicas are killed later."""
+    truth.read()
+    until, give_up = truth.lines + lines, time.monotonic() + longest
+    while truth.lines < until and time.monotonic() < give_up:
+        time.sleep(0.001)
+        truth.read()

@@ -42,7 +42,7 @@ def cut_off(truth: Truth) -> Iterable[Effect]:
 )
 def test_a_fault_is_found(fault: str, check: str, enough: Callable[[Truth], bool], tmp_path: Path) -> None:
     seed, where = seed_of_run(), {"folder": tmp_path / "store"}
-    over = campaign(where, tmp_path, Random(seed), 4, longest=0.2, fault=fault, enough=enough)
+    over = campaign(where, tmp_path, Random(seed), 4, fault=fault, enough=enough)
     assert check in over.wrong, f"GUIDEWAY_SEED={seed}, {over}\n{over.wrong}"
 
 
@@ -58,5 +58,5 @@ def found_again(truth: Truth) -> Iterable[Effect]:
 
 def test_a_lease_that_is_too_long_is_found(server: Server, tmp_path: Path) -> None:
     seed, where, fault = seed_of_run(), {"url": server.database()}, "a_row_is_held_for_an_hour"
-    over = campaign(where, tmp_path, Random(seed), 1, longest=0.3, fault=fault, enough=effects(3))
+    over = campaign(where, tmp_path, Random(seed), 1, fault=fault, enough=effects(3))
     assert "leases" in over.wrong, f"GUIDEWAY_SEED={seed}, {over}\n{over.wrong}"

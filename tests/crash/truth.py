@@ -74,26 +74,26 @@ class Truth:
     answers: list[Answer] = field(default_factory=list)
     decided: dict[str, set[bool]] = field(default_factory=lambda: defaultdict(set))
     killed: dict[int, float] = field(default_factory=dict)
+    lines: int = 0
     failed: list[str] = field(default_factory=list)
     freed: list[str] = field(default_factory=list)
     stuck: list[str] = field(default_factory=list)
     _read: int = 0
     _open: dict[tuple[int, int], Effect] = field(default_factory=dict)
 
-    def read(self) -> tuple[list[Effect], list[Answer]]:
-        """Read on; return the effects and the answers that are new. The last line may be under way."""
+    def read(self) -> None:
+        """Read on. The last line may be under way."""
         with self.path.open("rb") as file:
             file.seek(self._read)
             content = file.read()
         whole = content[: content.rfind(b"\n") + 1]
         self._read += len(whole)
-        effects, answers = len(self.effects), len(self.answers)
         for line in whole.splitlines():
             self._take(json.loads(line))
-        return self.effects[effects:], self.answers[answers:]
 
     def _take(self, line: dict[str, Any]) -> None:
         process, at = line.pop("process"), line.pop("at")
+        self.lines += 1
         match line.pop("what"):
             case "begin":
                 number = line.pop("number")
@@ -110,7 +110,7 @@ class Truth:
             case "failed":
                 self.failed.append(line["error"])
             case "freed":
-                self.freed.append(line["place"])
+                self.freed.extend(line["places"])
             case "stuck":
                 self.stuck.append(line["place"])
             case "killed":  # what was open ended then, or later

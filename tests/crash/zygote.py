@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Any
 
 import anyio
 
@@ -38,9 +38,6 @@ from tests.crash.truth import Truth, Writer
 from tests.crash.world import AT_ONCE, LEASE_SECONDS, open_world
 from tests.store.holder import where
 
-LOOKS_AGAIN: Final = 1.0
-"""Seconds after which whoever waits for a row looks again, at the latest."""
-
 
 async def replica(order: dict[str, Any], number: int, seed: int, began: float) -> None:
     """Run the load for ever."""
@@ -50,24 +47,24 @@ async def replica(order: dict[str, Any], number: int, seed: int, began: float) -
 
 
 async def hold_all(order: dict[str, Any], number: int) -> None:
-    """Hold whatever those who died may have held: of files at once, of rows within the time of a lease."""
+    """Hold whatever those who died may have held: of files at once, of rows when the time of a lease is over."""
     writer, truth = Writer(Path(order["truth"]), number), Truth(Path(order["truth"]))
     truth.read()
-    places = [Place(f"service {key}", 1, key) for key in {effect.key for effect in truth.effects}]
-    places += [Place(bound, most, bound) for bound, most in AT_ONCE.items()]
+    places = {key: Place(f"service {key}", 1, key) for key in {effect.key for effect in truth.effects}}
+    places |= {bound: Place(bound, most, bound) for bound, most in AT_ONCE.items()}
     world = open_world(where(order["where"]), writer, Random(0))
-    wait = LEASE_SECONDS + 2 * LOOKS_AGAIN if isinstance(world.leases, SqlLeases) else 0.0
-
-    async def hold(place: Place) -> None:
+    if isinstance(world.leases, SqlLeases):
+        await anyio.sleep(LEASE_SECONDS)
+    while places:
+        some = list(places)[:100]
         try:
-            async with world.leases.hold([place], f"afterwards-{number}", wait):
-                writer.write("freed", place=place.label)
+            async with world.leases.hold([places[name] for name in some], f"afterwards-{number}", wait=0.0):
+                writer.write("freed", places=some)
         except Busy as busy:
-            writer.write("stuck", place=place.label, run=busy.waited.holder)
-
-    async with anyio.create_task_group() as tasks:
-        for place in places:
-            tasks.start_soon(hold, place)
+            some = [str(busy.waited.label)]
+            writer.write("stuck", place=some[0])
+        for name in some:
+            del places[name]
     await world.close()
 
 
