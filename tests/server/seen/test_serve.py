@@ -77,7 +77,8 @@ def test_a_server_that_is_watched_from_its_start_to_its_end(tmp_path: Path) -> N
                     traced = headers | {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}
                     assert not http.post(urls["serving"], json=body, headers=traced).json()["result"]["isError"]
                     metrics = http.get(urls["metrics"]).text
-                    assert http.get(urls["serving"].replace("/mcp", "/readyz")).text == "ok\n"
+                    probe = urls["serving"].replace("/mcp", "/readyz")
+                    assert any(http.get(probe).text == "ok\n" for _ in range(20)), "a busy machine may take its time"
             finally:
                 server.send_signal(signal.SIGTERM)
                 said += server.stderr.read().splitlines()
