@@ -13,6 +13,7 @@ from guideway.interpreter.drivers import DRIVERS
 from guideway.interpreter.drivers.ssh import SshOptions
 from guideway.interpreter.probes import PROBES
 from guideway.server import config, risk_sections, sections, telemetry_sections, wiring
+from guideway.server.audit_section import AuditSection
 from guideway.server.demo.world import World, world
 from tests.scripts.session import say
 
@@ -82,6 +83,7 @@ def test_the_page_of_the_configuration_names_every_key_with_its_default() -> Non
         *(risk_sections.GroupSection, risk_sections.FreezeSection, risk_sections.BoundsSection),
         *(risk_sections.ApprovalsSection, risk_sections.WebhookSection, risk_sections.StoreSection),
         *(telemetry_sections.MetricsSection, telemetry_sections.TelemetrySection),
+        AuditSection,
     ]
     tables = [*with_defaults, *others, *PROBES.values(), *DRIVERS.values()]
     keys = {field.alias or key for section in tables for key, field in section.model_fields.items()}

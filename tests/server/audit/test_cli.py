@@ -175,7 +175,7 @@ def test_mistakes_are_told(arguments: tuple[str, ...], code: Exit, words: str, s
 
 
 def test_following_goes_on_as_records_come_and_ends_at_ctrl_c(folder: Path) -> None:
-    command = [Path(sys.executable).with_name("guideway"), "audit", "tail", "-n", "1", "--follow", "--json"]
+    command = [str(Path(sys.executable).with_name("guideway")), "audit", "tail", "-n", "1", "--follow", "--json"]
     with subprocess.Popen(
         command, cwd=folder, env=environment(folder), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as following:
