@@ -92,6 +92,7 @@ class Replicas:
     def close(self) -> None:
         """Kill what is left."""
         self._zygote.communicate()
+        self._writer.close()
 
     def _order(self, *words: object) -> None:
         assert self._zygote.stdin is not None
