@@ -7,7 +7,7 @@ here reads a grammar; what is allowed is always the engine's own answer.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import Random
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,14 @@ class Matcher(Protocol):
 
     def copy(self) -> "Matcher":
         """Return a matcher in the same state, which goes its own way."""
+
+
+@runtime_checkable
+class Draws(Protocol):
+    """A matcher beside that draws without a whole mask, where that would be large."""
+
+    def draw(self, random: Random) -> int | None:
+        """Return a token drawn evenly from the mask; None where nothing is allowed."""
 
 
 class Engine(Protocol):
@@ -107,19 +115,27 @@ def walk(
     matcher = start.copy()
     text = bytearray()
     for taken in range(most):
-        allowed = matcher.mask()
-        if matcher.is_complete() and (not allowed.size or random.random() < stop):
+        preferred = homeward.tokens if homeward and taken >= homeward.after else None
+        token = _drawn(matcher, random, preferred)
+        if matcher.is_complete() and (token is None or random.random() < stop):
             return bytes(text)
-        if not allowed.size:
+        if token is None:
             raise EngineFaultError(f"nothing is allowed after {bytes(text)!r}, and it may not end")
-        if homeward and taken >= homeward.after:
-            preferred = np.intersect1d(allowed, homeward.tokens, assume_unique=True)
-            allowed = preferred if preferred.size else allowed
-        token = int(allowed[random.randrange(allowed.size)])
         if not matcher.accept(token):
             raise EngineFaultError(f"{vocabulary.tokens[token]!r} is allowed after {bytes(text)!r} and refused")
         text += vocabulary.tokens[token]
     return bytes(text) if matcher.is_complete() else None
+
+
+def _drawn(matcher: Matcher, random: Random, preferred: Ids | None) -> int | None:
+    """Return a token drawn evenly from the mask, or from the preferred ones in it; None where nothing is allowed."""
+    if preferred is None and isinstance(matcher, Draws):
+        return matcher.draw(random)
+    allowed = matcher.mask()
+    if preferred is not None:
+        found = np.intersect1d(allowed, preferred, assume_unique=True)
+        allowed = found if found.size else allowed
+    return int(allowed[random.randrange(allowed.size)]) if allowed.size else None
 
 
 def language(

@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from random import Random
 from typing import Final
 
 import numpy as np
@@ -27,6 +28,9 @@ _QUOTED: Final = re.compile(r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|#.*')
 _RULE: Final = re.compile(r"([A-Za-z0-9-]+)\s*::=")
 _BOUND: Final = re.compile(r"\{\s*\d+\s*,\s*(\d+)\s*\}")
 _MOST_REPETITIONS: Final = 2000
+_LARGE: Final = 1000  # tokens, of which a mask takes long
+_WIDE: Final = 16  # roots that may come next, where a mask is large
+_TRIED: Final = 32  # tokens that are asked about before a large mask is
 _NOTHING: Final = np.empty(0, dtype=np.intp)
 
 
@@ -36,6 +40,7 @@ class _Prefixes:
 
     roots: Ids
     children: tuple[Ids, ...]  # by id
+    with_text: Ids  # all of them
 
     def below(self, tokens: Ids) -> Ids:
         """Return the tokens directly below some."""
@@ -53,6 +58,7 @@ def _prefixes(vocabulary: Vocabulary) -> _Prefixes:
     return _Prefixes(
         np.array(roots, dtype=np.intp),
         tuple(np.array(tokens, dtype=np.intp) if tokens else _NOTHING for tokens in children),
+        np.array(list(vocabulary.ids.values()), dtype=np.intp),
     )
 
 
@@ -72,36 +78,59 @@ class LlamaMatcher:
     def __init__(self, sampler: GrammarSampler, vocabulary: Vocabulary) -> None:
         self.sampler = sampler
         self._vocabulary = vocabulary
-        self._next: tuple[Ids, bool] | None = None  # the mask and whether the text may end, once they were asked for
+        # Once they were asked for: the roots that may come next and whether the text may end; the mask.
+        self._first: tuple[Ids, bool] | None = None
+        self._mask: Ids | None = None
 
     def mask(self) -> Ids:
         """Return the ids that may come next, ascending."""
-        if self._next is None:
+        if self._mask is None:
             prefixes = _prefixes(self._vocabulary)
-            first = self.sampler.allowed(np.append(prefixes.roots, self._vocabulary.end))
-            found = [prefixes.roots[first[:-1]]]
+            found = [self._begin()[0]]
             while (asked := prefixes.below(found[-1])).size:
                 found.append(asked[self.sampler.allowed(asked)])
-            self._next = np.sort(np.concatenate(found)), bool(first[-1])
-        return self._next[0]
+            self._mask = np.sort(np.concatenate(found))
+        return self._mask
+
+    def draw(self, random: Random) -> int | None:
+        """Return a token drawn evenly from the mask; None where nothing is allowed.
+
+        Where a text can go on in many ways, llama.cpp is asked about some tokens, drawn evenly from all: the first of
+        them that is allowed is drawn evenly from the mask too.
+        """
+        prefixes = _prefixes(self._vocabulary)
+        if self._mask is None and prefixes.with_text.size > _LARGE and self._begin()[0].size >= _WIDE:
+            some = prefixes.with_text[random.choices(range(prefixes.with_text.size), k=_TRIED)]
+            found = some[self.sampler.allowed(some)]
+            if found.size:
+                return int(found[0])
+        mask = self.mask()
+        return int(mask[random.randrange(mask.size)]) if mask.size else None
 
     def is_complete(self) -> bool:
         """Say whether the text may end here."""
-        return self._allows(self._vocabulary.end) if self._next is None else self._next[1]
+        return self._allows(self._vocabulary.end) if self._first is None else self._first[1]
 
     def accept(self, token: int) -> bool:
         """Take a token that is allowed: llama.cpp would abort on another."""
-        if not (self._allows(token) if self._next is None else token in self._next[0]):
+        if not (self._allows(token) if self._mask is None else token in self._mask):
             return False
         self.sampler.accept(token)
-        self._next = None
+        self._first = self._mask = None
         return True
 
     def copy(self) -> "LlamaMatcher":
         """Return a matcher in the same state."""
         copy = LlamaMatcher(self.sampler.clone(), self._vocabulary)
-        copy._next = self._next
+        copy._first, copy._mask = self._first, self._mask
         return copy
+
+    def _begin(self) -> tuple[Ids, bool]:
+        if self._first is None:
+            roots = _prefixes(self._vocabulary).roots
+            allowed = self.sampler.allowed(np.append(roots, self._vocabulary.end))
+            self._first = roots[allowed[:-1]], bool(allowed[-1])
+        return self._first
 
     def _allows(self, token: int) -> bool:
         return bool(self.sampler.allowed(np.array([token]))[0])

