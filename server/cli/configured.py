@@ -1,14 +1,16 @@
 """What the commands that read the configuration begin with. Slow to load: ``check`` and ``fmt`` do without."""
 
 import argparse
+from pathlib import Path
 
 from guideway.interpreter.principal import Principal
 from guideway.server import wiring
+from guideway.server.audit_keeping import keeping
 from guideway.server.cli.command import Complaint
 from guideway.server.cli.logs import show_log
 from guideway.server.config import Config, load
-from guideway.server.config_errors import ConfigError, suggestion
-from guideway.server.config_file import find
+from guideway.server.config_errors import ConfigError, Problem, suggestion
+from guideway.server.config_file import FILE_NAME, find
 from guideway.server.tls import Tls, TlsError
 
 
@@ -32,6 +34,17 @@ def read_tls(config: Config) -> Tls | None:
         return Tls(config.server.tls)
     except TlsError as error:
         raise complaint(ConfigError(config.path, error.problems)) from None
+
+
+def require_audit(config: Config) -> None:
+    """Raise ``Complaint`` where the audit trail cannot be kept as the configuration says: nothing would be let through.
+
+    Others look: they say what is wrong, and do without.
+    """
+    try:
+        keeping(config.audit)
+    except ValueError as error:
+        raise complaint(ConfigError(config.path or Path(FILE_NAME), [Problem(str(error))])) from None
 
 
 def complaint(error: ConfigError) -> Complaint:

@@ -22,7 +22,7 @@ from guideway.interpreter.results import Report, Status
 from guideway.interpreter.weighing import Asked
 from guideway.server import wiring
 from guideway.server.cli.command import Command, Complaint, Exit, add_configuration
-from guideway.server.cli.configured import explain_nobody, read_caller, read_config
+from guideway.server.cli.configured import explain_nobody, read_caller, read_config, require_audit
 from guideway.server.cli.console import Console, write_json
 from guideway.server.cli.files import read_program
 from guideway.server.cli.outcome import exit_code, refused_unread, say_outcome
@@ -79,6 +79,7 @@ def _check(options: argparse.Namespace) -> None:
 
 def _run_here(options: argparse.Namespace) -> int:
     config = read_config(options)
+    require_audit(config)
     caller = read_caller(options, config)
     console, errors = Console(options.color), Console(options.color, error=True)
     steps = StepList(console, quiet=options.json)

@@ -18,7 +18,7 @@ from guideway.server.app import serve_http, serve_stdio
 from guideway.server.approvals.paths import PAGE
 from guideway.server.cli import watching
 from guideway.server.cli.command import Command, Complaint, Exit, add_configuration
-from guideway.server.cli.configured import complaint, explain_nobody, read_caller, read_config, read_tls
+from guideway.server.cli.configured import complaint, explain_nobody, read_caller, read_config, read_tls, require_audit
 from guideway.server.cli.console import Console, clean, write_json
 from guideway.server.cli.development import tokens_let_in
 from guideway.server.cli.logs import log_from, teller
@@ -68,6 +68,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     config = read_config(options)
+    require_audit(config)
     log_format = options.log_format or config.server.log_format
     log_from(options.log_level or config.server.log_level, log_format)
     # Standard output belongs to the protocol or to --json, so everything that people read goes to standard error.
