@@ -74,6 +74,7 @@ async def test_so_many_of_a_group_and_no_more(leases: Leases) -> None:
         async with leases.hold([Place(str(number), 1, ""), THREE], str(number), 60):
             inside += 1
             most = max(most, inside)
+            await poll(lambda: most >= 3)  # so many fit, however slowly they come
             await anyio.sleep(0.02)
             inside -= 1
 
