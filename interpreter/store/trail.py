@@ -12,7 +12,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from guideway.interpreter.audit.chain import BEGINNING, RESERVED, Link, link, trail_of
-from guideway.interpreter.audit.entry import Entry, Kind
+from guideway.interpreter.audit.entry import Entry
 from guideway.interpreter.audit.keeping import Keeping
 from guideway.interpreter.store import mutations
 from guideway.interpreter.store.prepared import Prepared
@@ -108,14 +108,14 @@ def checkpoint(connection: sa.Connection, now: float, *, before: float | None = 
 
 
 def _record(entry: Entry, seq: int, prev: str, keeping: Keeping) -> tuple[Link, dict[str, Any]]:
-    """Return an entry in its place, and its row. One that cannot be written down leaves a gap that says so."""
+    """Return an entry in its place, and its row. One whose facts cannot be written down says that instead of them."""
     try:
         entry = redacted(entry, keeping)
         made = link(entry, seq, prev)
     except Exception as error:  # noqa: BLE001  # whatever it is, it must not keep out all that comes behind it
         # Without the facts: what is private may still be in them.
-        _log.error("a record (%s) could not be written down: %s", entry.kind.value, type(error).__name__)
-        entry = Entry(Kind.TRAIL_GAP, entry.tenant, entry.at, {"lost": 1, "of": entry.kind.value})
+        _log.error("the facts of a record (%s) cannot be written down: %s", entry.kind.value, type(error).__name__)
+        entry = replace(entry, facts={"run": _text(entry.facts.get("run")), "facts_lost": type(error).__name__})
         made = link(entry, seq, prev)
     run_id, subject = found_by(entry.facts)
     row = {

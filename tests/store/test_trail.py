@@ -219,7 +219,7 @@ async def test_what_closing_cannot_keep_is_logged_whole(
     assert all(record.levelno == logging.ERROR for record in lost)
 
 
-async def test_an_entry_that_cannot_be_written_down_leaves_a_gap_and_keeps_nobody(
+async def test_an_entry_whose_facts_cannot_be_written_down_is_there_without_them_and_keeps_nobody(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     def private(facts: Any) -> Any:
@@ -230,10 +230,13 @@ async def test_an_entry_that_cannot_be_written_down_leaves_a_gap_and_keeps_nobod
     odd = Entry(Kind.RUN_ENDED, None, NOW, {"run": "a\0b", "caller": {"subject": "\ud800"}, "words": "\0\udfff ü"})
     store.trail.put([*bad, odd, entry(9)])
     await store.trail.written()
-    assert [(body["kind"], body.get("lost")) for body in await whole(store)] == [
-        *[("trail.gap", 1)] * 4,
-        ("run.ended", None),
-        ("run.begun", None),
+    assert [(body["kind"], body["run"], body.get("facts_lost")) for body in await whole(store)] == [
+        ("run.begun", "run-1", "ValueError"),
+        ("run.begun", "run-2", "TypeError"),
+        ("run.begun", "run-3", "ValueError"),
+        ("run.begun", "run-4", "ZeroDivisionError"),
+        ("run.ended", "a\0b", None),
+        ("run.begun", "run-9", None),
     ]
     found = await store.records("", after=4, most=1)
     assert (found[0].run_id, found[0].subject) == (None, None)
