@@ -135,17 +135,25 @@ def _copy(
 def _deepest(spelled: Callable[[Shape], GrammarCopy], asked: Shape | None) -> GrammarCopy:
     """Return the copy of the shape asked for, or else of the deepest that has room. Raises ``TooLarge``."""
     largest = asked or FINITE
-    refused: TooLarge | None = None
-    for nesting in range(largest.nesting, -1, -1):
+    try:
+        return spelled(largest)
+    except TooLarge as error:
+        refused = error
+    found: GrammarCopy | None = None
+    fits, too_deep = -1, largest.nesting
+    while too_deep - fits > 1:
+        nesting = (fits + too_deep) // 2
         try:
-            copy = spelled(replace(largest, nesting=nesting))
-        except TooLarge as error:
-            refused = refused or error
+            found = spelled(replace(largest, nesting=nesting))
+        except TooLarge:
+            too_deep = nesting
         else:
-            if asked is None or refused is None:
-                return copy
-            raise TooLarge(f"{refused}; there is room for a nesting of {nesting}")
-    raise TooLarge(f"{refused}, even without nesting: there are too many names, or the limits are too tight")
+            fits = nesting
+    if found is None:
+        raise TooLarge(f"{refused}, even without nesting: there are too many names, or the limits are too tight")
+    if asked is None:
+        return found
+    raise TooLarge(f"{refused}; there is room for a nesting of {fits}")
 
 
 def _written(copy: GrammarCopy, text: str) -> GrammarCopy:
