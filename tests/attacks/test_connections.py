@@ -53,7 +53,8 @@ def serving(world: World | None = None, **settings: Any) -> Iterator[str]:
 
 
 @pytest.fixture
-def url() -> Iterator[str]:
+def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setattr(http_server, "IDLE_SECONDS", 0.2)
     with serving() as url:
         yield url
 

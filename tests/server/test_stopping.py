@@ -65,8 +65,8 @@ def stdio(folder: Path, more: str = "") -> Iterator[Stdio]:
     command = World().command(folder)
     file = folder / "guideway.toml"
     file.write_text(file.read_text() + SLOW + more)
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen([command.command, *command.args], text=True, **pipes) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([command.command, *command.args], stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
         try:
             yield Stdio(process)
         finally:
