@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null)
 KUBERNETES ?= $(HOME)/.cache/guideway/kubernetes
 
-.PHONY: help demo demo-model test test-kubernetes fuzz crash lint fmt bench clean
+.PHONY: help demo demo-model test pytest test-kubernetes fuzz crash lint fmt bench clean
 
 help: ## list what can be done here
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -56,7 +56,11 @@ demo: $(VENV)/.demo ## run the main job on real processes on this machine
 demo-model: $(VENV)/.model ## let a small model write programs, with the grammar and without it
 	@$(BIN)/guideway demo --model
 
-test: $(VENV)/.dev lint ## install what the tests need, check the code, run every test
+# Beside each other: the tests wait now and then, and the types are checked by one processor for a minute.
+test: $(VENV)/.dev ## install what the tests need, check the code, run every test
+	@$(MAKE) --no-print-directory --jobs=2 lint pytest
+
+pytest: $(VENV)/.dev
 	$(BIN)/python -m pytest --numprocesses 3 --dist loadgroup
 
 test-kubernetes: $(VENV)/.dev ## the tests of Kubernetes on a real API server, not on recorded answers; it is built once

@@ -20,6 +20,9 @@ TOGETHER = (
     "server/development_issuer",
 )
 
+#: Files whose tests share nothing and take long: each test runs for itself.
+APART = ("scripts/test_sessions.py",)
+
 
 @pytest.fixture
 def anyio_backend() -> str:
@@ -40,4 +43,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         place = item.path.relative_to(ROOT).as_posix()
         folder = next((folder for folder in TOGETHER if place.startswith(f"{folder}/")), None)
-        item.add_marker(pytest.mark.xdist_group(folder or place))
+        alone = f"{place} {item.name}" if place in APART else place
+        item.add_marker(pytest.mark.xdist_group(folder or alone))
