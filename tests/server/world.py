@@ -18,6 +18,7 @@ from guideway.interpreter.inventory import Host, Inventory
 from guideway.interpreter.pipeline import Deadlines, Pipeline
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.probes.memory import MemoryProbe
+from guideway.interpreter.repeats import Repeats
 from guideway.interpreter.results import State
 from guideway.interpreter.risk import HARMLESS
 from guideway.interpreter.service import Service
@@ -78,9 +79,12 @@ Era = Literal["legacy", "auto", "2026-07-28"]
 
 
 class World:
-    """Two hosts and three services; `stuck` never stops, `ledger` may not be restarted."""
+    """Two hosts and three services; `stuck` never stops, `ledger` may not be restarted.
 
-    def __init__(self, scopes: Iterable[Scope] = BOTH) -> None:
+    Without ``repeats`` a restart with an idempotency key is refused, as where there is no store.
+    """
+
+    def __init__(self, scopes: Iterable[Scope] = BOTH, repeats: Repeats | None = None) -> None:
         self.principal = Principal("tester", frozenset(scopes))
         self.database = MemoryDriver(State.STOPPED)
         self.stuck = MemoryDriver(behaviour=Behaviour.NEVER_STOPS)
@@ -94,6 +98,7 @@ class World:
                 ],
             ),
             deadlines=Deadlines(restart=30),
+            repeats=repeats,
         )
         self.server = build_server(self.pipeline, lambda: self.principal)
         self.said = ""  # what a process over stdio wrote to standard error, once it has ended

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from anyio.from_thread import start_blocking_portal
 
+from guideway.interpreter.store import open_store
 from tests.scripts.terminal import CONTROL, Terminal, on_terminal
 from tests.server.sign_in.world import READ, WRITE, Place, Shell
 from tests.server.world import World
@@ -81,10 +82,12 @@ def test_ctrl_c_while_the_browser_is_open_ends_the_waiting(place: Place, shell: 
 @pytest.fixture
 def slow(tmp_path: Path) -> Iterator[tuple[World, str, Shell]]:
     """Serve a world in this process to whoever asks, with a database that is slow to start."""
-    world = World()
+    store, _ = open_store(folder=tmp_path / "store")
+    world = World(repeats=store.repeats)
     world.database.start_seconds = 600
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(world.serving()) as url:
         yield world, url, Shell(tmp_path)
+        portal.call(store.close)
 
 
 def test_a_running_step_is_seen_while_it_runs_there(slow: tuple[World, str, Shell]) -> None:
