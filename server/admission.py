@@ -9,13 +9,13 @@ import logging
 from collections.abc import Hashable
 from typing import Any, Final
 
-import pydantic_core
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Request
 
 from guideway.interpreter.principal import Principal
 from guideway.server.load import PLACE, Load
+from guideway.server.message import read_message
 from guideway.server.oauth.refusal_log import RefusalLog
 from guideway.server.oauth.sdk_token import VerifiedToken
 from guideway.server.run_log import who
@@ -49,7 +49,7 @@ class Admission:
                 place = await self._load.place(caller)
             elif request["method"] == "POST":
                 body, receive = await _read(receive)
-                asks, identifier = _asks(body)
+                asks, identifier = _asks(body, request)
                 if not asks:
                     self._load.note(caller)
                     await self._app(request, receive, send)
@@ -104,13 +104,18 @@ async def _read(receive: Receive) -> tuple[bytes, Receive]:
     return body, again
 
 
-def _asks(body: bytes) -> tuple[bool, object]:
-    """Return whether a body asks for an answer, and the id of that request. What cannot be read is answered at once."""
+def _asks(body: bytes, request: Request) -> tuple[bool, object]:
+    """Return whether a body asks for an answer, and the id of that request.
+
+    What cannot be read counts as asking: nobody gets past their bounds by what only the protocol can read.
+    """
     try:
-        message: Any = pydantic_core.from_json(body)
+        message: Any = read_message(body, request)
     except ValueError:
-        return False, None
-    if not isinstance(message, dict) or "method" not in message or "id" not in message:
+        return True, None
+    if not isinstance(message, dict):
+        return True, None
+    if "method" not in message or "id" not in message:
         return False, None
     identifier = message["id"]
     return True, identifier if isinstance(identifier, str | int | float) else None

@@ -6,7 +6,6 @@ pipeline's, which checks every program whole and every node again. So a call tha
 and a token that it cannot check it refuses. It logs no token, and no part of one.
 """
 
-import json
 import logging
 import re
 import time
@@ -14,15 +13,12 @@ import traceback
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Final
 from urllib.parse import parse_qsl
 
 import anyio
-import pydantic_core
 from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
-from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.authentication import AuthCredentials
 from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse, Response
@@ -34,6 +30,7 @@ from guideway.dsl.scopes import PROGRAM_SCOPES, Scope, scope_list
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.records import StoreUnavailable
 from guideway.server.door_watch import DoorWatch, TokenCheck
+from guideway.server.message import read_message
 from guideway.server.oauth.access import Access
 from guideway.server.oauth.challenge import Challenges, Scheme
 from guideway.server.oauth.dpop import STORE_SECONDS, ProofRefused, Proofs, Shared
@@ -55,7 +52,6 @@ _CREDENTIALS: Final = re.compile(rb"(?:bearer|dpop) +([A-Za-z0-9._~+/-]+=*)", re
 _SCHEME: Final = re.compile(rb"(bearer|dpop)(?![^ ,])", re.IGNORECASE)
 _SCHEMES: Final = {scheme.lower().encode(): scheme for scheme in Scheme}
 _CHECKS: Final = {500: TokenCheck.ERROR, 503: TokenCheck.UNAVAILABLE}
-_VERSION: Final = MCP_PROTOCOL_VERSION_HEADER.encode()
 
 
 class Gate:
@@ -332,15 +328,11 @@ async def _read(receive: Receive) -> tuple[bytes, Receive]:
 def _call(body: bytes, request: Request) -> object:
     """Return the ``params`` of a body that is a ``tools/call``; None for any other.
 
-    Read by the SDK's own parser of each era, so that both see the same request, two keys of one name included. A batch,
-    which no revision served here has, is refused by the SDK.
+    A batch, which no revision served here has, is refused by the SDK.
     """
-    version = next((value for name, value in request["headers"] if name == _VERSION), None)
-    legacy = version is None or version.decode("latin-1") in HANDSHAKE_PROTOCOL_VERSIONS
-    read: Callable[[bytes], Any] = pydantic_core.from_json if legacy else json.loads
     try:
-        message = read(body)
-    except (ValueError, RecursionError):
+        message = read_message(body, request)
+    except ValueError:
         return None
     if not isinstance(message, dict) or message.get("method") != "tools/call" or "id" not in message:
         return None

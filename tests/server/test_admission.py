@@ -173,16 +173,40 @@ async def test_over_stdio_the_bound_is_a_result_that_a_model_reads(tmp_path: Any
         tasks.cancel_scope.cancel()
 
 
-async def test_what_cannot_be_read_takes_no_place() -> None:
+async def test_what_cannot_be_read_needs_a_place_as_a_call_does() -> None:
     async with serving(calls_at_once=1, queue=0) as (door, http), anyio.create_task_group() as tasks:
         tasks.start_soon(send, http, "bob", STUCK)
         await stuck(door, 1)
         _, headers = message("tools/call", name=TOOL_NAME)
-        for body in (b"", b"[" * 100_000, json.dumps([a_call(PING)[0]]).encode(), b'{"id": 1}'):
+        for body in (b"", b"[" * 100_000, json.dumps([a_call(PING)[0]]).encode()):
             answer = await http.post("/mcp", content=body, headers=headers | bearer("alice"))
-            assert answer.status_code in (400, 202), body[:10]
+            assert answer.status_code == 503, body[:10]
+        answer = await http.post("/mcp", content=b'{"id": 1}', headers=headers | bearer("alice"))
+        assert answer.status_code in (400, 202)
         tasks.cancel_scope.cancel()
         assert door.world.stuck.behaviour is Behaviour.NEVER_STOPS
+
+
+@pytest.mark.parametrize(
+    "odd",
+    ['{"x": "\\ud800"}', '{"x": ' + "[" * 300 + "]" * 300 + "}", '{"x": NaN}', '{"x": 1, "x": 2}'],
+    ids=["surrogate", "deep", "nan", "twice"],
+)
+async def test_a_call_that_only_one_parser_reads_is_counted_as_the_protocol_reads_it(odd: str) -> None:
+    """A caller got past all bounds of theirs with half of a surrogate pair in ``_meta``.
+
+    The protocol's reader of 2026-07-28 takes it, and ran the call; the one that counted did not, and took it for a note.
+    """
+    async with serving(calls_per_minute_of_caller=1) as (_, http):
+        body, headers = a_call(PING)
+        text = json.dumps(body)
+        assert '"_meta": {' in text
+        text = text.replace('"_meta": {', f'"_meta": {{"odd": {odd}, ')
+        statuses = [
+            (await http.post("/mcp", content=text.encode(), headers=headers | bearer("alice"))).status_code
+            for _ in range(3)
+        ]
+        assert statuses[1:] == [429, 429]
 
 
 async def test_who_is_not_let_in_is_turned_away_and_others_at_their_address_are_not() -> None:
