@@ -220,12 +220,14 @@ class Pipeline:
             ended = report(Status.REFUSED, refusal)
         except anyio.get_cancelled_exc_class():
             ended = report(Status.CANCELLED)
-            self._ran(ended)
-            record.put_end(ended)
-            if on_cancel is not None:
-                on_cancel(ended)
+            self._broken_off(record, ended, on_cancel=on_cancel)
             await _settle(clearance, ended)
             await once.end(ended)
+            raise
+        except Exception as error:  # of this program: what it did until then is recorded, and its key stays "unknown"
+            ended = report(Status.FAILED)
+            self._broken_off(record, ended, type(error).__name__)
+            await _settle(clearance, ended)
             raise
         await _settle(clearance, ended)
         try:
@@ -234,6 +236,19 @@ class Pipeline:
             self._ran(ended)
             await once.end(ended)
         return ended
+
+    def _broken_off(
+        self,
+        record: RunRecord,
+        ended: Report,
+        error: str | None = None,
+        on_cancel: Callable[[Report], None] | None = None,
+    ) -> None:
+        """Tell of a run that gives no report: in the trail, and to whoever watches or cancels it."""
+        self._ran(ended)
+        record.put_end(ended, error)
+        if on_cancel is not None:
+            on_cancel(ended)
 
     def _ran(self, report: Report) -> None:
         if self.watch is not None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 import anyio
@@ -35,6 +36,8 @@ from guideway.interpreter.watch import Gate, Watch, watched
 from guideway.interpreter.weighing import Asked
 
 _log = logging.getLogger(__name__)
+
+_NOT_BROKEN: Final[Mapping[str, str]] = MappingProxyType({})
 
 _LATE: Final = BRING_BACK_SECONDS + 15.0
 """Seconds after a restart's deadline when it has ended in any case, or its process is lost."""
@@ -102,16 +105,19 @@ class RunRecord:
                 return report.withheld(unwritten(self.analysis.program.source))
         return report
 
-    def put_end(self, report: Report) -> None:
-        """Record how a call ended, soon: what ran, or why nothing did."""
+    def put_end(self, report: Report, error: str | None = None) -> None:
+        """Record how a call ended, soon: what ran, or why nothing did. ``error`` is what this program failed in."""
+        broken = {} if error is None else {"internal_error": error}
         if self.has_begun:
-            self._put(Kind.RUN_ENDED, self._whose() | facts.of_end(report))
+            self._put(Kind.RUN_ENDED, self._whose() | facts.of_end(report) | broken)
             return
-        self.put_refusal(report.refusal, report.status)
+        self.put_refusal(report.refusal, report.status, broken)
 
-    def put_refusal(self, refusal: Refusal | None, status: Status = Status.REFUSED) -> None:
+    def put_refusal(
+        self, refusal: Refusal | None, status: Status = Status.REFUSED, broken: Mapping[str, str] = _NOT_BROKEN
+    ) -> None:
         """Record, soon, why nothing ran."""
-        found = self._call() | {"status": status.value}
+        found = self._call() | {"status": status.value} | dict(broken)
         if refusal is not None:
             found["refusal"] = facts.of_refusal(refusal, refusal.source)
         if self.analysis is not None:

@@ -12,6 +12,7 @@ from guideway.dsl.scopes import Scope
 from guideway.interpreter.audit.entry import Entry, Kind
 from guideway.interpreter.drivers.base import Fault
 from guideway.interpreter.drivers.memory import MemoryDriver
+from guideway.interpreter.evaluator import Evaluator
 from guideway.interpreter.inventory import Host, Inventory
 from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.principal import Principal
@@ -231,3 +232,19 @@ async def test_a_restart_says_when_it_has_ended_in_any_case() -> None:
     assert begun.until is not None
     assert begun.until - begun.started_at == pytest.approx(60 + 12 + 15)
     assert (begun.outcome, ended.outcome, ended.number) == (None, "ok", 1)
+
+
+async def test_an_error_of_this_program_ends_its_run_in_the_trail_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It left an intent for ever: the trail did not say that anything had gone wrong, nor what was done before."""
+    world = World()
+
+    async def breaks(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Evaluator, "_ask", breaks)
+    with pytest.raises(ZeroDivisionError):
+        await world.run('RESTART "database" PING "host"')
+    assert world.trail.kinds() == [Kind.RUN_BEGUN, Kind.RESTART_BEGUN, Kind.RESTART_ENDED, Kind.RUN_ENDED]
+    [ended] = world.trail.facts(Kind.RUN_ENDED)
+    assert (ended["status"], ended["internal_error"]) == ("failed", "ZeroDivisionError")
+    assert [step["command"] for step in ended["steps"]] == ["RESTART"]
