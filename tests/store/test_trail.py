@@ -3,7 +3,9 @@
 import json
 import logging
 import sys
+import threading
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from guideway.interpreter.records import StoreUnavailable
 from guideway.interpreter.store import Store, open_store, stored_trail
 from tests.store.conftest import Place
 from tests.store.questions import APPROVER, BINDING, NOW, question
-from tests.store.trails import entry, keeping, whole
+from tests.store.trails import entry, keeping, restart, whole
 
 pytestmark = pytest.mark.anyio
 
@@ -153,28 +155,45 @@ async def test_what_cannot_be_kept_waits_in_its_order_and_is_kept_when_the_store
     await store.close()
 
 
-async def test_of_too_many_the_oldest_are_logged_whole_and_the_trail_says_how_many_are_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def refusal(number: int, tenant: str | None = None, **facts: Any) -> Entry:
+    return replace(entry(number, tenant, **facts), kind=Kind.RUN_REFUSED)
+
+
+@pytest.fixture
+def away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a store that cannot be used, as others can write there; its trail has room for five entries."""
     monkeypatch.setattr(stored_trail, "MOST", 5)
     monkeypatch.setattr(stored_trail, "PAUSE", 3_600)  # the thread is out of the way
     folder = tmp_path / "store"
     folder.mkdir(mode=0o777)
     folder.chmod(0o777)
-    store, _ = open_store(folder=folder, keeping=keeping(private=lambda facts: {**facts, "said": "gone"}))
+    return folder
+
+
+async def put_and_wait(store: Store, *entries: Entry) -> None:
+    """Put entries while the store is away."""
+    store.trail.put(entries)
+    with pytest.raises(StoreUnavailable):
+        await store.trail.written()
+
+
+async def test_of_too_many_the_oldest_refusals_are_logged_whole_and_the_trail_says_how_many_are_missing(
+    away: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, _ = open_store(folder=away, keeping=keeping(private=lambda facts: {**facts, "said": "gone"}))
     for number in range(4):
-        store.trail.put([entry(number, said="hunter2"), entry(number, "red", said="hunter2")])
-        with pytest.raises(StoreUnavailable):
-            await store.trail.written()
-    store.trail.put([entry(4, said="hunter2")])
-    folder.chmod(0o700)
-    await store.trail.written()
+        await put_and_wait(store, refusal(number, said="hunter2"), refusal(number, "red", said="hunter2"))
+    store.trail.put([refusal(4, said="hunter2")])
+    await anyio.Path(away).chmod(0o700)
+    with pytest.raises(StoreUnavailable, match="were lost"):  # not all that was put is kept
+        await store.trail.written()
+    await store.trail.written()  # the trail says so by now
     mine, theirs = await whole(store), await whole(store, "red")
     assert [(body["kind"], body.get("run")) for body in mine] == [
         ("trail.gap", None),
-        ("run.begun", "run-2"),
-        ("run.begun", "run-3"),
-        ("run.begun", "run-4"),
+        ("run.refused", "run-2"),
+        ("run.refused", "run-3"),
+        ("run.refused", "run-4"),
     ]
     assert (mine[0]["lost"], mine[0]["since"], mine[0]["until"]) == (
         2,
@@ -185,9 +204,79 @@ async def test_of_too_many_the_oldest_are_logged_whole_and_the_trail_says_how_ma
     lost = [record.getMessage() for record in caplog.records if "was lost" in record.getMessage()]
     assert len(lost) == 4
     told = json.loads(lost[0].partition("too many wait: ")[2])
-    assert (told["kind"], told["run"], told["said"]) == ("run.begun", "run-0", "gone")
+    assert (told["kind"], told["run"], told["said"]) == ("run.refused", "run-0", "gone")
     assert "hunter2" not in caplog.text + json.dumps([*mine, *theirs])
     await store.close()
+
+
+async def test_what_was_done_is_not_lost_for_what_was_refused_and_the_newest_goes_where_no_refusal_waits(
+    away: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored_trail, "OUTCOMES", 1)
+    store, _ = open_store(folder=away)
+    await put_and_wait(store, refusal(0), restart(Kind.RESTART_BEGUN), *map(refusal, range(1, 9)))
+    store.trail.put([entry(number) for number in range(1, 5)])  # each takes the place of a refusal
+    store.trail.put([entry(5), restart(Kind.RESTART_ENDED, outcome="ok"), restart(Kind.RESTART_ENDED, outcome="ok")])
+    store.trail.put([refusal(9)])
+    assert store.trail.failing is not None  # so that nothing that needs its records begins
+    await anyio.Path(away).chmod(0o700)
+    with pytest.raises(StoreUnavailable, match="were lost"):
+        await store.trail.written()
+    bodies = await whole(store)
+    assert [(body["kind"], body.get("lost", body.get("run"))) for body in bodies] == [
+        ("trail.gap", 12),  # ten refusals, the fifth beginning, and an outcome too many
+        ("restart.begun", "run-1"),
+        *[("run.begun", f"run-{number}") for number in range(1, 5)],
+        ("restart.ended", "run-1"),
+    ]
+    await store.close()
+
+
+async def test_who_waits_for_what_is_lost_meanwhile_does_not_take_it_to_be_kept(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One waits while the store fails and comes back: only who had put something before what was lost is told."""
+    monkeypatch.setattr(stored_trail, "MOST", 2)
+    monkeypatch.setattr(stored_trail, "PAUSE", 3_600)
+    store = place.store
+    append, trail, errors = store.opened.append_here, store.trail, list[str]()
+    held, goes_on = threading.Event(), threading.Event()
+
+    def hold(entries: Any, made: Any) -> None:
+        held.set()
+        assert goes_on.wait(30)
+        append(entries, made)
+
+    def fail(*_: Any) -> None:
+        raise StoreUnavailable("it is away")
+
+    store.opened.append_here = fail  # type: ignore[method-assign]
+    await put_and_wait(store, refusal(0))
+    store.opened.append_here = hold  # type: ignore[method-assign]
+
+    async def wait() -> None:
+        try:
+            await trail.written()
+        except StoreUnavailable as error:
+            errors.append(str(error))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)  # for what is in flight, and is kept
+        await anyio.to_thread.run_sync(held.wait, 30)
+        trail.put([refusal(1)])
+        tasks.start_soon(wait)  # for this one, too
+        await anyio.lowlevel.checkpoint()
+        trail.put([entry(2), restart(Kind.RESTART_BEGUN)])
+        goes_on.set()
+    assert errors == [stored_trail.LOST]
+    assert "restart.begun" not in [body["kind"] for body in await whole(store)]
+    await store.close()
+
+
+async def test_what_is_put_when_the_store_is_closed_is_not_taken_to_be_kept(place: Place) -> None:
+    store = place.store
+    await store.close()
+    await put_and_wait(store, restart(Kind.RESTART_BEGUN))
 
 
 async def test_closing_keeps_what_waits_and_a_last_checkpoint(
