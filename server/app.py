@@ -185,6 +185,7 @@ async def serve_http(
             calls = Calls(Peers(app, proxies=proxies, listens=scheme, asked=asked, public=HEALTH))
             health.stopping = lambda: server.stopping
             http = HttpServer(calls, lifespan="on", tls=tls.context if tls else None)
+            server.begin()
             stop = _Stop(grace, drain)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_end, http, server, calls, stop)

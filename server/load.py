@@ -77,6 +77,10 @@ class Load:
         """Count what needs no place, such as a notification: it may end a call. Raises ``TooMuch``."""
         self._charge(self._notes, caller)
 
+    def let_in(self) -> None:
+        """Let calls begin, after a server was stopped and is served again."""
+        self._stopping = False
+
     def turn_away(self) -> None:
         """Let no call begin any more. Those that wait for a place are told so."""
         self._stopping = True

@@ -173,6 +173,11 @@ class ToolServer(Server[Any]):
         """Whether the server was told to stop: it should be sent nothing more, though it may answer a while yet."""
         return self.runs.stopping
 
+    def begin(self) -> None:
+        """Take calls, also after the server was stopped once."""
+        self.runs.stopping = False
+        self.load.let_in()
+
     def stop(self) -> None:
         """Note that the server was told to stop."""
         self.runs.stopping = True

@@ -1,4 +1,4 @@
-"""What a server does beside its calls: the trail has when it begins and ends, and lost processes are cleared up after."""
+"""What a server does beside its calls: it is in the trail when it begins and ends, and clears up in the store."""
 
 import logging
 import time

@@ -17,7 +17,7 @@ from guideway.server.development_issuer.folder import StateError
 from guideway.server.oauth.access import Access
 from guideway.server.sections import DevelopmentIssuerSection, IssuerSection
 
-_EXTRA: Final = frozenset({"authlib", "sqlalchemy"})
+_EXTRA: Final = frozenset({"authlib"})
 
 
 def development_issuer(config: Config) -> DevelopmentIssuerSection:

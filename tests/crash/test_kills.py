@@ -1,6 +1,6 @@
 """A replica killed at hundreds of instants of a mixed load, in SQLite and in PostgreSQL: nothing is lost or doubled.
 
-``GUIDEWAY_KILLS`` says how many (200 if it is not set), ``GUIDEWAY_SEED`` what is drawn: the instants, the victims, and
+``GUIDEWAY_KILLS`` says how many (40 if it is not set), ``GUIDEWAY_SEED`` what is drawn: the instants, the victims, and
 what callers do. ``make crash`` shows what was counted.
 """
 
@@ -13,7 +13,7 @@ import pytest
 
 from tests.crash.campaign import campaign, seed_of_run
 
-KILLS = int(os.environ.get("GUIDEWAY_KILLS") or 200)
+KILLS = int(os.environ.get("GUIDEWAY_KILLS") or 40)
 
 #: What callers are told of which a load that is mixed has some.
 TOLD = {None, "approval_required", "approval_used", "nobody_to_ask"}

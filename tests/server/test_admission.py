@@ -195,7 +195,7 @@ async def test_what_cannot_be_read_needs_a_place_as_a_call_does() -> None:
 async def test_a_call_that_only_one_parser_reads_is_counted_as_the_protocol_reads_it(odd: str) -> None:
     """A caller got past all bounds of theirs with half of a surrogate pair in ``_meta``.
 
-    The protocol's reader of 2026-07-28 takes it, and ran the call; the one that counted did not, and took it for a note.
+    The protocol's reader of 2026-07-28 took it, and ran the call; the one that counted did not: it saw a note.
     """
     async with serving(calls_per_minute_of_caller=1) as (_, http):
         body, headers = a_call(PING)

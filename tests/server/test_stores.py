@@ -8,7 +8,7 @@ from guideway.dsl.errors import Code
 from guideway.dsl.scopes import Scope
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.records import StoreUnavailable
-from guideway.interpreter.results import Outcome, Status
+from guideway.interpreter.results import Status
 from guideway.server import wiring
 from guideway.server.config import Config, load
 from guideway.server.state import NoStateError
@@ -78,18 +78,24 @@ async def test_a_store_that_cannot_be_had_says_why_when_it_is_needed(tmp_path: P
 
 
 @pytest.mark.anyio
-async def test_without_a_store_reads_go_on_and_nothing_is_restarted(
+async def test_without_a_store_reads_go_on_only_if_configured_and_nothing_is_restarted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "")
     monkeypatch.setenv("HOME", "nowhere")
     monkeypatch.delenv("STATE_DIRECTORY", raising=False)
-    pipeline = wiring.build(read(tmp_path))
+    strict = wiring.build(read(tmp_path))
+    refused = await strict.run('GET_STATUS "plain"', CALLER)
+    assert refused.refusal is not None
+    assert refused.refusal.code is Code.AUDIT_UNAVAILABLE
+    await strict.close()
+    pipeline = wiring.build(read(tmp_path, SERVICES + "[audit]\nreads_without_trail = true\n"))
     assert isinstance(pipeline.gate.records, NoStore)
     assert (await pipeline.run('GET_STATUS "plain"', CALLER)).status is Status.COMPLETED
     report = await pipeline.run('RESTART "plain"', CALLER)
-    assert [step.outcome for step in report.steps] == [Outcome.FAILED]
-    assert "nothing was done to it" in str(report.steps[0].message)
+    assert report.refusal is not None
+    assert report.refusal.code is Code.AUDIT_UNAVAILABLE
+    assert not report.steps
     counted = await pipeline.run('RESTART "counted"', CALLER)
     assert counted.refusal is not None
     assert counted.refusal.code is Code.STORE_UNAVAILABLE

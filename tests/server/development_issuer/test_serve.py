@@ -254,7 +254,7 @@ def test_a_state_folder_that_others_can_use_is_told(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("package", ["authlib", "sqlalchemy"])
+@pytest.mark.parametrize("package", ["authlib"])
 def test_a_package_that_is_missing_is_told(tmp_path: Path, package: str) -> None:
     (tmp_path / "guideway.toml").write_text(CONFIGURATION.format(server=0, issuer=0))
     code = f"""
