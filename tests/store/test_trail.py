@@ -250,7 +250,7 @@ async def test_who_waits_for_what_is_lost_meanwhile_does_not_take_it_to_be_kept(
     def fail(*_: Any) -> None:
         raise StoreUnavailable("it is away")
 
-    store.opened.append_here = fail  # type: ignore[method-assign]
+    store.opened.append_here = fail  # type: ignore[method-assign,assignment]
     await put_and_wait(store, refusal(0))
     store.opened.append_here = hold  # type: ignore[method-assign]
 
