@@ -5,6 +5,7 @@ from guideway.interpreter.store import (
     outbox,
     places,
     proofs,
+    pruning,
     repeats,
     sessions,
     sweeping,
@@ -33,6 +34,7 @@ class Calls:
     has_record = staticmethod(trail.has)
     checkpoint = staticmethod(trail.checkpoint)
     sweep = staticmethod(sweeping.sweep)
+    spans = staticmethod(pruning.spans)
     heads = staticmethod(trail_pages.heads)
     records = staticmethod(trail_pages.records)
     checkpoints = staticmethod(trail_pages.checkpoints)

@@ -91,7 +91,7 @@ class Opened:
         with self._write() as connection:
             work = Work.begin(connection, _later(now, since), self.webhooks)
             if not self._swept:
-                Calls.sweep(work, self.keeping, prune=False)
+                Calls.sweep(work, self.keeping)
             result = ask(Calls, work)
             if work.entries:
                 work.seals.extend(Calls.append(connection, work.entries, self.keeping, work.now))

@@ -17,18 +17,25 @@ MOST: Final = 2_000
 """Records that are removed at once, beside those up to the next checkpoint."""
 
 
-def prune(work: Work, keeping: Keeping) -> bool:
-    """Remove records that are too old, of each trail a bounded number; say whether any were."""
+def spans(connection: sa.Connection) -> list[tuple[float, float]]:
+    """Return when records were written: the first and the last time of each hour that has any, the newest first."""
+    hour = sa.cast(TRAIL.c.at / 3_600, sa.BigInteger)
+    times = sa.select(sa.func.min(TRAIL.c.at), sa.func.max(TRAIL.c.at)).group_by(hour)
+    return sorted(((first, last) for first, last in connection.execute(times)), reverse=True)
+
+
+def prune(work: Work, keeping: Keeping, before: float) -> bool:
+    """Remove records that are too old and from before a time, of each trail a bounded number; say whether any were."""
     if keeping.keep_seconds is None:
         return False
     connection, removed = work.connection, False
     for trail in connection.scalars(sa.select(TRAILS.c.trail).order_by(TRAILS.c.trail)).all():
-        place = _place(connection, trail, keeping, work.now - keeping.keep_seconds)
+        place = _place(connection, trail, keeping, min(before, work.now - keeping.keep_seconds))
         if place is None:
             continue
-        before, last = place
+        behind, last = place
         digest = connection.scalar(sa.select(TRAIL.c.hash).where(TRAIL.c.trail == trail, TRAIL.c.seq == last))
-        facts = {"removed_to": last, "hash": digest, "first": last + 1, "records": last - before}
+        facts = {"removed_to": last, "hash": digest, "first": last + 1, "records": last - behind}
         work.record(Entry(Kind.TRAIL_PRUNED, trail or None, work.now, facts))
         connection.execute(TRAIL.delete().where(TRAIL.c.trail == trail, TRAIL.c.seq <= last))
         connection.execute(CHECKPOINTS.delete().where(CHECKPOINTS.c.trail == trail, CHECKPOINTS.c.seq < last))

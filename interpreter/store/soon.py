@@ -17,16 +17,23 @@ PAUSE: Final = 0.2
 RETRY: Final = 5.0
 """Seconds until it tries again where the store could not be used."""
 
+NAMED: Final = 100
+"""Items of those lost at once that the log names."""
+
 MOST: Final = 10_000
 """Items that wait while the store cannot be used; of more, the oldest are lost, and said to be."""
 
 
 class Soon(Generic[Item]):
-    """Keeps items by ``write``, which is called in a thread and raises ``StoreUnavailable`` where it cannot."""
+    """Keeps items by ``write``, which is called in a thread and raises ``StoreUnavailable`` where it cannot.
 
-    def __init__(self, what: str, write: Callable[[Sequence[Item]], None]) -> None:
+    ``name`` says of one that is lost which it was. The log has no more of it: what it holds may be private.
+    """
+
+    def __init__(self, what: str, write: Callable[[Sequence[Item]], None], *, name: Callable[[Item], str]) -> None:
         self._what = what
         self._write = write
+        self._name = name
         self._pending: list[Item] = []
         self._lock = threading.Lock()  # of what is pending: never held for long
         self._writing = threading.Lock()  # so that what came first is written first
@@ -41,15 +48,16 @@ class Soon(Generic[Item]):
 
     def put(self, items: Sequence[Item]) -> None:
         """Let items be kept soon."""
-        if self._ending.is_set():
-            self._lose(items, "the store is closed")
-            return
         with self._lock:
-            self._pending.extend(items)
-            if self._thread is None:
+            is_over = self._ending.is_set()
+            if not is_over:
+                self._pending.extend(items)
+            if not is_over and self._thread is None:
                 self._thread = threading.Thread(target=self._run, name=f"store of {self._what}", daemon=True)
                 self._thread.start()
-        if not self._wake.is_set():
+        if is_over:
+            self._lose(items, "the store is closed")
+        elif not self._wake.is_set():
             self._wake.set()
 
     def flush(self) -> None:
@@ -64,16 +72,16 @@ class Soon(Generic[Item]):
             except StoreUnavailable:
                 with self._lock:
                     self._pending[:0] = batch
-                    lost = len(self._pending) - MOST
-                    if lost > 0:
-                        del self._pending[:lost]
-                if lost > 0:
-                    _log.error("%d %s were lost: the store cannot be used and too many wait", lost, self._what)
+                    lost = self._pending[: max(0, len(self._pending) - MOST)]
+                    del self._pending[: len(lost)]
+                if lost:
+                    self._lose(lost, "the store cannot be used, and too many wait")
                 raise
 
     def close(self) -> None:
         """Write what waits, and end the thread. What cannot be written is logged, and lost."""
-        self._ending.set()
+        with self._lock:
+            self._ending.set()
         self._wake.set()
         if self._thread is not None:
             self._thread.join()
@@ -83,9 +91,9 @@ class Soon(Generic[Item]):
             self._lose(self._pending, str(error))
 
     def _lose(self, items: Sequence[Item], why: str) -> None:
-        _log.error("%d %s were lost: %s", len(items), self._what, why)
-        for item in items:
-            _log.error("lost of %s: %r", self._what, item)
+        names = ", ".join(map(self._name, items[:NAMED]))
+        more = f" and {len(items) - NAMED} more" if len(items) > NAMED else ""
+        _log.error("%d %s were lost: %s: %s%s", len(items), self._what, why, names, more)
 
     def _run(self) -> None:
         while not self._ending.is_set():

@@ -54,7 +54,7 @@ class Store:
     ) -> None:
         self.opened = Opened(open_database, writers=writers, webhooks=webhooks, keeping=keeping)
         self.trail = StoredTrail(self.opened)
-        self._soon: Soon[Mapping[str, Any]] = Soon("notices", self._keep)
+        self._soon: Soon[Mapping[str, Any]] = Soon("notices", self._keep, name=_name_of)
         self.outbox = StoredOutbox(self.opened, self._soon)
         self.sessions = StoredSessions(self.opened)
         self.proofs: StoredProofs | None = None
@@ -115,15 +115,24 @@ class Store:
     async def sweep(self, now: float) -> None:
         """Clear up: what was left by processes that were lost, and records of the audit trail that are too old.
 
-        No record is removed by the first sweep of a process, nor while the clock has gone another way since then than
-        time has: one that is wrong must not empty the trail.
+        No record is removed by the first sweep of a process, nor by a clock that says that time has passed of which
+        there is no other sign: one that is wrong must not empty the trail.
         """
-        prune = self._sweeps.may_prune(now)
+        before = await self._remove_before(now)
         for _ in range(MOST_SWEPT):
             if not await self.opened.write(
-                lambda calls, work: calls.sweep(work, self.opened.keeping, prune=prune), now
+                lambda calls, work: calls.sweep(work, self.opened.keeping, before=before), now
             ):
                 return
+
+    async def _remove_before(self, now: float) -> float | None:
+        keep_seconds = self.opened.keeping.keep_seconds
+        if keep_seconds is None:
+            return None
+        if not self._sweeps.has_begun:
+            self._sweeps.begin(now, await self.opened.look(lambda calls, connection: calls.spans(connection)))
+            return None
+        return self._sweeps.remove_before(now, keep_seconds)
 
     async def trails(self) -> list[Head]:
         """Return the head of every trail, by name."""
@@ -175,6 +184,11 @@ class Store:
                 calls.put_event(connection, self.opened.webhooks, event, time.time())
 
         self.opened.change_here(keep)
+
+
+def _name_of(event: Mapping[str, Any]) -> str:
+    """Return which event something is, without what it tells."""
+    return f"{event.get('event')} of {event.get('ticket') or event.get('run_id')}"
 
 
 class StoredOutbox:

@@ -27,7 +27,7 @@ class StoredRepeats:
 
     def __init__(self, opened: Opened) -> None:
         self._opened = opened
-        self._late: Soon[_Ended] = Soon("results of calls", self._keep)
+        self._late: Soon[_Ended] = Soon("results of calls", self._keep, name=_name_of)
 
     async def begin(self, call: Call, now: float) -> Earlier | None:
         """Take a key for a call, or return the call that has it."""
@@ -58,3 +58,8 @@ class StoredRepeats:
                 calls.end_call(connection, call, result)
 
         self._opened.change_here(keep)
+
+
+def _name_of(ended: _Ended) -> str:
+    """Return whose result something is: neither the key nor what services said is for the log."""
+    return f"run {ended[0].run_id}"

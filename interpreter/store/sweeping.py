@@ -17,11 +17,12 @@ _LATE: Final = 60.0
 """Seconds after a run may take no longer when nobody knows any more how it ended."""
 
 
-def sweep(work: Work, keeping: Keeping, *, prune: bool) -> bool:
+def sweep(work: Work, keeping: Keeping, *, before: float | None = None) -> bool:
     """Clear up; say whether there is more to be done.
 
     A restart that has not ended in time is unknown. So is the outcome of the ticket that let its run begin, unless the
-    trail has it: the store may have been away when the run would have noted it. Old records are removed with ``prune``.
+    trail has it: the store may have been away when the run would have noted it. Records from before ``before`` are
+    removed where they are kept no longer.
     """
     connection = work.connection
     lost = mutations.lose(connection, work.now, MOST)
@@ -30,7 +31,7 @@ def sweep(work: Work, keeping: Keeping, *, prune: bool) -> bool:
     mutations.forget(connection, work.now)
     late = _end_tickets(connection, work.now)
     work.seals.extend(trail.checkpoint(connection, work.now, before=work.now - keeping.checkpoint_seconds))
-    return (prune and pruning.prune(work, keeping)) or MOST in (len(lost), late)
+    return (before is not None and pruning.prune(work, keeping, before)) or MOST in (len(lost), late)
 
 
 def _end_tickets(connection: sa.Connection, now: float) -> int:

@@ -78,7 +78,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
         copyfile(folder / FILE, pruned / FILE)
         (pruned / FILE).chmod(0o600)
         store, leases = open_store(folder=pruned, keeping=replace(keeping, anchor=None))
-        await store.opened.write(lambda calls, work: calls.sweep(work, keeping, prune=True), NOW + 5_000)
+        await store.opened.write(lambda calls, work: calls.sweep(work, keeping, before=NOW + 5_000), NOW + 5_000)
         await leases.close()
         await store.close()
 

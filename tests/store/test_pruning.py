@@ -1,5 +1,7 @@
 """Checkpoints, and old records that go: what is left is proven, and a wrong clock removes nothing."""
 
+import time
+
 import pytest
 
 from guideway.interpreter.store import Store, pruning
@@ -108,3 +110,59 @@ async def test_a_clock_that_is_set_removes_nothing(place: Place, caplog: pytest.
     await later.sweep(NOW + 86_400 * 365)  # the first of a process
     assert len(await whole(later)) == 4
     await later.close()
+
+
+DAY = 86_400.0
+MONTH = keeping(checkpoint_records=1, keep_seconds=30 * DAY)
+
+
+async def swept(place: Place, *times: float) -> list[str]:
+    """Sweep as a server does that starts at the first of some times; return which runs have a record then."""
+    store = place.open(keeping=MONTH)[0]
+    clock = time.clock_gettime
+
+    for now in times:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(time, "clock_gettime", lambda which, passed=now - times[0]: clock(which) + passed)
+            await store.sweep(now)
+    runs = [body["run"] for body in await whole(store) if body["kind"] == "run.begun"]
+    await store.close()
+    return runs
+
+
+async def test_a_clock_that_is_wrong_from_the_start_on_does_not_empty_the_trail(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Starts with the clock 400 days ahead, each of which keeps a record with that time, and its own monotonic time."""
+    store = place.open(keeping=MONTH)[0]
+    await add(store, *(int(day * DAY) for day in range(10)))
+    ahead = 400 * DAY
+    for start in (ahead, ahead + 300, ahead + 600):
+        await add(store, int(start))
+        found = await swept(place, NOW + start, NOW + start + 30, NOW + start + 7_200)
+        assert len(found) == 10 + [ahead, ahead + 300, ahead + 600].index(start) + 1
+    assert "the clock may be wrong" in caplog.text
+    # Days later, still wrong: of a month a week has been believed, and no more.
+    assert len(await swept(place, NOW + ahead + 900, NOW + ahead + 3 * DAY)) == 13
+    await store.close()
+
+
+async def test_an_installation_that_was_off_removes_what_is_old_when_so_much_time_has_been_seen(place: Place) -> None:
+    store = place.open(keeping=MONTH)[0]
+    await add(store, *(int(day * DAY) for day in range(10)))
+    await store.close()
+    on = NOW + 60 * DAY
+    assert len(await swept(place, on, on + 60)) == 10
+    assert len(await swept(place, on, on + 20 * DAY)) == 4  # 20 days, a week of those before, three of records
+    assert await swept(place, on, on + 31 * DAY) == []
+
+
+async def test_records_that_follow_each_other_are_removed_by_the_clock(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = place.open(keeping=MONTH)[0]
+    await add(store, *(int(day * DAY) for day in range(0, 60, 5)))
+    await store.close()
+    found = await swept(place, NOW + 56 * DAY, NOW + 56 * DAY + 60)
+    assert found == [f"run-{int(day * DAY)}" for day in range(30, 60, 5)]
+    assert "clock" not in caplog.text
