@@ -67,7 +67,9 @@ async def verifying(signer: Signer) -> list[Figure]:
     """Return how long a whole trail takes."""
     belief = Believed([signer.public])
     with tempfile.TemporaryDirectory() as folder:
-        store, leases = open_store(folder=Path(folder, "store"), keeping=Keeping(signer, checkpoint_records=EVERY))
+        store, leases = open_store(
+            folder=Path(folder, "store"), keeping=Keeping(signer, belief, checkpoint_records=EVERY)
+        )
         await fill(store)
         spent: list[float] = []
         for _ in range(ROUNDS):

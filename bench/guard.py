@@ -28,7 +28,7 @@ from guideway.dsl.parser import parse
 from guideway.interpreter.audit.entry import Entry, Kind
 from guideway.interpreter.audit.facts import of_caller
 from guideway.interpreter.audit.keeping import Keeping
-from guideway.interpreter.audit.seal import Signer
+from guideway.interpreter.audit.seal import Believed, Signer
 from guideway.interpreter.drivers.memory import MemoryDriver
 from guideway.interpreter.impact import ImpactGate
 from guideway.interpreter.inventory import Host, Inventory
@@ -89,7 +89,8 @@ class Case:
         self._service = Service("database", self._driver, settle=0.0, risk=HARMLESS)
         self._host = Host("api.internal", MemoryProbe())
         inventory = Inventory([self._host], [self._service])
-        keeping = Keeping(sealer=Signer(OKPKey.generate_key("Ed25519")))
+        key = OKPKey.generate_key("Ed25519")
+        keeping = Keeping(sealer=Signer(key), belief=Believed([key]))
         self._store, leases = open_store(folder=Path(folder, state.value), keeping=keeping)
         gate = ImpactGate(Rules(can_ask=lambda _: True), records=self._store, leases=leases, outbox=self._store.outbox)
         self._pipeline = Pipeline(inventory, tenants={"t0": inventory}, gate=gate, trail=self._store.trail)

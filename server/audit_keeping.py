@@ -1,6 +1,7 @@
 """What ``[audit]`` comes to: how the store keeps the trail, and whom a verifier believes."""
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,7 +9,7 @@ from guideway.interpreter.audit.keeping import Keeping, Private, Sealer
 from guideway.interpreter.audit.privacy import Matter, Pseudonyms, private
 from guideway.interpreter.audit.sealed import Belief, Nobody
 from guideway.interpreter.secret import read_key, read_secret
-from guideway.server.audit_anchor import Anchor
+from guideway.server.audit_anchor import Anchor, furthest
 from guideway.server.audit_section import AuditSection
 
 if TYPE_CHECKING:
@@ -22,12 +23,16 @@ _DAY = 86_400.0
 def keeping(audit: AuditSection) -> Keeping:
     """Return how the trail is kept. Raises ``ValueError``: which key of ``[audit]`` names nothing that can be used."""
     sealer: Sealer | None = signer(audit)
+    belief: Belief = Nobody() if sealer is None else believed(audit, [])
+    file = audit.checkpoint_file
     return Keeping(
         sealer=sealer,
+        belief=belief,
+        reached=None if file is None else partial(furthest, file, belief),
         private=_private(audit),
         checkpoint_records=audit.checkpoint_records,
         checkpoint_seconds=audit.checkpoint_seconds,
-        anchor=None if sealer is None else Anchor(audit.checkpoint_file),
+        anchor=None if sealer is None else Anchor(file),
         keep_seconds=None if audit.keep_days is None else audit.keep_days * _DAY,
     )
 

@@ -25,6 +25,7 @@ class Kind(StrEnum):
     TICKET_EXPIRED = "ticket.expired"
     SERVER_STARTED = "server.started"
     SERVER_STOPPED = "server.stopped"
+    TRAIL_SIGNED = "trail.signed"  # from here on it is; what is before was not when it stood there
     TRAIL_GAP = "trail.gap"  # records were lost while the store was away, and so many
     TRAIL_PRUNED = "trail.pruned"  # records before one were removed, as the configuration says
 

@@ -1,17 +1,27 @@
 """How a trail is kept, and how it is read again: what the store is told, and what it gives to those who verify."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from guideway.interpreter.audit.chain import Link
+from guideway.interpreter.audit.sealed import Belief, Nobody, Seal
 
 Private = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Takes an entry's facts and returns them without what is private: before they are hashed, and for good."""
 
 
+Reached = Callable[[], Mapping[str, Seal]]
+"""Returns how far trails had come, by what is kept outside of the store and believed. Raises ``OSError``."""
+
+
 class Sealer(Protocol):
     """Signs where a trail has come to."""
+
+    @property
+    def kid(self) -> str:
+        """The key's thumbprint (RFC 7638)."""
+        ...
 
     def seal(self, trail: str, seq: int, digest: str, at: float) -> str:
         """Return a signed statement that a trail's record ``seq`` has the hash ``digest``: a compact JWS (RFC 7515)."""
@@ -25,15 +35,23 @@ class Keeping:
     The head of a trail is sealed in each transaction that adds to it. After ``checkpoint_records`` records or
     ``checkpoint_seconds`` seconds, whichever comes first, and when the store is closed, that seal is kept for good as a
     checkpoint, and given to ``anchor``, which brings it out of the store's reach. Records older than ``keep_seconds``
-    are removed up to a checkpoint that stays; None keeps all.
+    are removed up to a checkpoint that stays; None keeps all. ``belief`` is whose seals a trail is gone on with by, the
+    sealer's own among them; ``reached`` what it is known to have had.
     """
 
     sealer: Sealer | None = None
+    belief: Belief = field(default_factory=Nobody)
+    reached: Reached | None = None
     private: Private | None = None
     checkpoint_records: int = 1_000
     checkpoint_seconds: float = 3_600.0
     anchor: Callable[[str], None] | None = None
     keep_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ``ValueError`` where what is signed could not be gone on with."""
+        if self.sealer is not None and self.sealer.kid not in self.belief.kids:
+            raise ValueError("whoever signs a trail has to believe in its own seals")
 
 
 PLAIN: Final = Keeping()

@@ -150,10 +150,10 @@ def open_sqlite(folder: Path) -> Database:
 
     One of an older release is copied beside itself, and then brought to what this one knows.
     """
-    path = private_file(private_folder(folder) / FILE)
+    path = private_folder(folder) / FILE
     # Of two that make a database at once, SQLite tells one that it is locked, whatever the time it would wait.
     with told(f"the store `{path}`"), _alone(path.with_name("opening.lock")):
-        with _closed_unless_used(_sqlite(path)) as database:
+        with _closed_unless_used(_sqlite(private_file(path))) as database:
             database.require_schema(partial(_copy, path, database.place))
         return database
 

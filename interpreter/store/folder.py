@@ -2,6 +2,7 @@
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -28,15 +29,19 @@ def private_folder(path: Path) -> Path:
 
 
 def private_file(path: Path) -> Path:
-    """Make an empty file where none is, for its owner alone, and return its path. Raises ``StoreUnavailable``."""
+    """Make an empty file where none is, for its owner alone, and return its path. Raises ``StoreUnavailable``.
+
+    One that is there is not opened: to close it again would take from this process every lock that SQLite has on it
+    (POSIX ``fcntl`` locks; https://www.sqlite.org/howtocorrupt.html, section 2.2).
+    """
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            found = os.fstat(descriptor)
-        finally:
-            os.close(descriptor)
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        found = path.lstat()
     except OSError as error:
         raise StoreUnavailable(f"`{path}` cannot be opened: {_why(error)}") from error
+    if not stat.S_ISREG(found.st_mode):
+        raise StoreUnavailable(f"`{path}` is no file: name another folder for the store")
     if found.st_uid != os.geteuid():
         raise StoreUnavailable(f"`{path}` belongs to another user: name another folder for the store")
     if stat.S_IMODE(found.st_mode) & 0o077:

@@ -16,6 +16,7 @@ from anyio import CapacityLimiter, to_thread
 from guideway.interpreter.audit.chain import Link
 from guideway.interpreter.audit.entry import Entry
 from guideway.interpreter.audit.keeping import PLAIN, Keeping
+from guideway.interpreter.audit.known_heads import KnownHeads
 from guideway.interpreter.records import StoreUnavailable
 from guideway.interpreter.watch import StoreWatch, Transaction, timed
 
@@ -61,6 +62,7 @@ class Opened:
         self._adders = CapacityLimiter(READERS)
         self.webhooks = webhooks
         self.keeping = keeping
+        self.heads = KnownHeads(keeping)
         self.watch: StoreWatch | None = None
 
     def database(self) -> "Database":
@@ -91,11 +93,13 @@ class Opened:
         with self._write() as connection:
             work = Work.begin(connection, _later(now, since), self.webhooks)
             if not self._swept:
-                Calls.sweep(work, self.keeping)
+                Calls.sweep(work, self.heads)
             result = ask(Calls, work)
+            made: list[Link] = []
             if work.entries:
-                work.seals.extend(Calls.append(connection, work.entries, self.keeping, work.now))
+                work.seals.extend(Calls.append(connection, work.entries, self.heads, work.now, made=made))
         self._swept = True
+        self.heads.reached(made)
         self._recorded(work.entries)
         self._anchor(work.seals)
         return result
@@ -136,11 +140,12 @@ class Opened:
 
         try:
             with self._write() as connection:
-                seals = Calls.append(connection, entries, self.keeping, time.time(), made)
+                seals = Calls.append(connection, entries, self.heads, time.time(), made=made)
         except BaseException:
             if self.watch is not None:
                 self.watch.unrecorded()
             raise
+        self.heads.reached(made)
         self._recorded(entries)
         self._anchor(seals)
 
@@ -149,7 +154,7 @@ class Opened:
         from guideway.interpreter.store.calls import Calls  # noqa: PLC0415  # loads the database
 
         with self._write() as connection:
-            seals = Calls.checkpoint(connection, now)
+            seals = Calls.checkpoint(connection, self.heads, now)
         self._anchor(seals)
 
     def _recorded(self, entries: Sequence[Entry]) -> None:

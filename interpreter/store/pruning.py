@@ -8,8 +8,11 @@ from typing import Final
 
 import sqlalchemy as sa
 
+from guideway.interpreter.audit.chain import moment
 from guideway.interpreter.audit.entry import Entry, Kind
 from guideway.interpreter.audit.keeping import Keeping
+from guideway.interpreter.audit.known_heads import KnownHeads
+from guideway.interpreter.audit.verify import trail_words
 from guideway.interpreter.store.tables import CHECKPOINTS, TRAIL, TRAILS
 from guideway.interpreter.store.work import Work
 
@@ -24,23 +27,40 @@ def spans(connection: sa.Connection) -> list[tuple[float, float]]:
     return sorted(((first, last) for first, last in connection.execute(times)), reverse=True)
 
 
-def prune(work: Work, keeping: Keeping, before: float) -> bool:
+def prune(work: Work, heads: KnownHeads, before: float) -> bool:
     """Remove records that are too old and from before a time, of each trail a bounded number; say whether any were."""
+    keeping = heads.keeping
     if keeping.keep_seconds is None:
         return False
     connection, removed = work.connection, False
     for trail in connection.scalars(sa.select(TRAILS.c.trail).order_by(TRAILS.c.trail)).all():
-        place = _place(connection, trail, keeping, min(before, work.now - keeping.keep_seconds))
+        until = min(before, work.now - keeping.keep_seconds)
+        place = _place(connection, trail, keeping, until)
         if place is None:
             continue
         behind, last = place
-        digest = connection.scalar(sa.select(TRAIL.c.hash).where(TRAIL.c.trail == trail, TRAIL.c.seq == last))
+        digest = _proven(connection, trail, last, heads, until)
+        if digest is None:
+            continue
         facts = {"removed_to": last, "hash": digest, "first": last + 1, "records": last - behind}
         work.record(Entry(Kind.TRAIL_PRUNED, trail or None, work.now, facts))
         connection.execute(TRAIL.delete().where(TRAIL.c.trail == trail, TRAIL.c.seq <= last))
         connection.execute(CHECKPOINTS.delete().where(CHECKPOINTS.c.trail == trail, CHECKPOINTS.c.seq < last))
         removed = True
     return removed
+
+
+def _proven(connection: sa.Connection, trail: str, seq: int, heads: KnownHeads, before: float) -> str | None:
+    """Return a record's hash, where a believed key signed it before a time: the time beside it is anybody's word."""
+    digest = connection.scalar(sa.select(TRAIL.c.hash).where(TRAIL.c.trail == trail, TRAIL.c.seq == seq))
+    seal = connection.scalar(
+        sa.select(CHECKPOINTS.c.seal).where(CHECKPOINTS.c.trail == trail, CHECKPOINTS.c.seq == seq)
+    )
+    said = heads.believes(trail, seq, str(digest), str(seal))
+    if said is not None and said.at < moment(before):
+        return said.hash
+    heads.tell(f"no old record of {trail_words(trail)} is removed: no seal proves that record {seq} is that old")
+    return None
 
 
 def _place(connection: sa.Connection, trail: str, keeping: Keeping, before: float) -> tuple[int, int] | None:

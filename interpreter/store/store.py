@@ -121,7 +121,7 @@ class Store:
         before = await self._remove_before(now)
         for _ in range(MOST_SWEPT):
             if not await self.opened.write(
-                lambda calls, work: calls.sweep(work, self.opened.keeping, before=before), now
+                lambda calls, work: calls.sweep(work, self.opened.heads, before=before), now
             ):
                 return
 

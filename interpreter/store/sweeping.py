@@ -5,7 +5,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from guideway.interpreter.approvals import TicketState
-from guideway.interpreter.audit.keeping import Keeping
+from guideway.interpreter.audit.known_heads import KnownHeads
 from guideway.interpreter.store import mutations, pruning, trail, trail_pages
 from guideway.interpreter.store.tables import TICKETS
 from guideway.interpreter.store.work import Work
@@ -17,7 +17,7 @@ _LATE: Final = 60.0
 """Seconds after a run may take no longer when nobody knows any more how it ended."""
 
 
-def sweep(work: Work, keeping: Keeping, *, before: float | None = None) -> bool:
+def sweep(work: Work, heads: KnownHeads, *, before: float | None = None) -> bool:
     """Clear up; say whether there is more to be done.
 
     A restart that has not ended in time is unknown. So is the outcome of the ticket that let its run begin, unless the
@@ -30,8 +30,8 @@ def sweep(work: Work, keeping: Keeping, *, before: float | None = None) -> bool:
         work.record(entry)
     mutations.forget(connection, work.now)
     late = _end_tickets(connection, work.now)
-    work.seals.extend(trail.checkpoint(connection, work.now, before=work.now - keeping.checkpoint_seconds))
-    return (before is not None and pruning.prune(work, keeping, before)) or MOST in (len(lost), late)
+    work.seals.extend(trail.checkpoint(connection, heads, work.now, before=work.now - heads.keeping.checkpoint_seconds))
+    return (before is not None and pruning.prune(work, heads, before)) or MOST in (len(lost), late)
 
 
 def _end_tickets(connection: sa.Connection, now: float) -> int:

@@ -1,7 +1,7 @@
 """The audit trail in the store: entries get their places in it, each inside of one transaction.
 
 The head of a trail is read in the transaction that adds to it, which has the store to itself: so replicas share one
-chain, and nothing that a process remembers can be out of date.
+chain. It is gone on with only where it is known, or sealed by a key that is believed (``KnownHeads``).
 """
 
 import logging
@@ -12,8 +12,9 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from guideway.interpreter.audit.chain import BEGINNING, RESERVED, Link, link, trail_of
-from guideway.interpreter.audit.entry import Entry
-from guideway.interpreter.audit.keeping import Keeping
+from guideway.interpreter.audit.entry import Entry, Kind
+from guideway.interpreter.audit.keeping import Head, Keeping
+from guideway.interpreter.audit.known_heads import KnownHeads
 from guideway.interpreter.store import mutations
 from guideway.interpreter.store.prepared import Prepared
 from guideway.interpreter.store.tables import CHECKPOINTS, TRAIL, TRAILS
@@ -23,7 +24,7 @@ _log = logging.getLogger(__name__)
 _COLUMNS: Final = [column.name for column in TRAIL.columns]
 _ADD: Final = Prepared(sa.insert(TRAIL), *_COLUMNS)
 _HEAD: Final = Prepared(
-    sa.select(TRAILS.c.seq, TRAILS.c.hash, TRAILS.c.checkpoint_seq, TRAILS.c.checkpoint_at).where(
+    sa.select(TRAILS.c.seq, TRAILS.c.hash, TRAILS.c.seal, TRAILS.c.checkpoint_seq, TRAILS.c.checkpoint_at).where(
         TRAILS.c.trail == sa.bindparam("trail")
     )
 )
@@ -34,27 +35,46 @@ _CHECKPOINT: Final = Prepared(sa.insert(CHECKPOINTS), "trail", "seq", "seal")
 
 
 def append(
-    connection: sa.Connection, entries: Iterable[Entry], keeping: Keeping, now: float, made: list[Link] | None = None
+    connection: sa.Connection,
+    entries: Iterable[Entry],
+    heads: KnownHeads,
+    now: float,
+    *,
+    made: list[Link],
 ) -> list[str]:
     """Add entries to their trails, in their order, and what they say of mutations to the history.
 
-    Returns the seals that were kept as checkpoints: whoever commits the transaction gives them to ``keeping.anchor``.
-    ``made`` gets the last record of each trail.
+    Returns the seals that were kept as checkpoints: whoever commits the transaction gives them to the anchor.
+    ``made`` gets the last record of each trail, which ``heads`` learns from whoever commits. Raises
+    ``StoreUnavailable`` for a trail that cannot be gone on with.
     """
-    made = [] if made is None else made
     by_trail: dict[str, list[Entry]] = {}
     for given in entries:
         for entry in (given,) if given.mutation is None else mutations.keep(connection, given):
             by_trail.setdefault(trail_of(entry.tenant), []).append(entry)
-    kept = (_append(connection, trail, added, keeping, now, made=made) for trail, added in by_trail.items())
+    kept = (_append(connection, trail, added, heads, now, made=made) for trail, added in by_trail.items())
     return [seal for seal in kept if seal is not None]
 
 
 def _append(
-    connection: sa.Connection, trail: str, entries: Sequence[Entry], keeping: Keeping, now: float, *, made: list[Link]
+    connection: sa.Connection,
+    trail: str,
+    entries: Sequence[Entry],
+    heads: KnownHeads,
+    now: float,
+    *,
+    made: list[Link],
 ) -> str | None:
+    keeping = heads.keeping
     head = _HEAD.run(connection, trail=trail).fetchone()
-    seq, prev, checkpoint_seq, checkpoint_at = (0, BEGINNING, 0, now) if head is None else head
+    seq, prev, seal_before, checkpoint_seq, checkpoint_at = (0, BEGINNING, None, 0, now) if head is None else head
+    if head is None:
+        _require_new(connection, trail, heads)
+    elif keeping.sealer is not None and seal_before is None and not _was_signed(connection, trail, heads):
+        facts = {"kid": keeping.sealer.kid, "unsigned_to": seq}
+        entries = [Entry(Kind.TRAIL_SIGNED, trail or None, now, facts), *entries]
+    else:
+        heads.require(Head(trail, seq, prev, seal_before))
     rows = []
     for entry in entries:
         seq += 1
@@ -65,7 +85,8 @@ def _append(
     _ADD.run_many(connection, rows)
     seal = None if keeping.sealer is None else keeping.sealer.seal(trail, seq, prev, now)
     is_due = seal is not None and (
-        seq - checkpoint_seq >= keeping.checkpoint_records
+        seal_before is None  # from its first seal on it is known outside that there is such a trail
+        or not 0 <= seq - checkpoint_seq < keeping.checkpoint_records
         or abs(now - checkpoint_at) >= keeping.checkpoint_seconds  # the clock may have been set back
     )
     if is_due:
@@ -92,19 +113,40 @@ def has(connection: sa.Connection, record: Link) -> bool:
     return connection.scalar(query) == record.hash
 
 
-def checkpoint(connection: sa.Connection, now: float, *, before: float | None = None) -> list[str]:
+def _require_new(connection: sa.Connection, trail: str, heads: KnownHeads) -> None:
+    """Let a trail begin of which there is nothing. Raises ``StoreUnavailable``."""
+    if heads.knows(trail) or _has_any(connection, TRAIL, trail) or _has_any(connection, CHECKPOINTS, trail):
+        raise heads.refuse(trail, "the store does not say any more where it ends")
+
+
+def _was_signed(connection: sa.Connection, trail: str, heads: KnownHeads) -> bool:
+    """Say whether a trail that has no seal at its end had one."""
+    return heads.knows(trail) or _has_any(connection, CHECKPOINTS, trail)
+
+
+def _has_any(connection: sa.Connection, table: sa.Table, trail: str) -> bool:
+    return connection.scalar(sa.select(sa.literal(1)).where(table.c.trail == trail).limit(1)) is not None
+
+
+def checkpoint(connection: sa.Connection, heads: KnownHeads, now: float, *, before: float | None = None) -> list[str]:
     """Keep the seal of each head that is not kept as a checkpoint yet; return the seals.
 
-    With ``before`` only of those trails whose last one is from before that time.
+    With ``before`` only of those trails whose last one is from before that time. What stands there as a seal and is
+    none is left as it is: it goes nowhere else.
     """
     behind = [TRAILS.c.seal.is_not(None), TRAILS.c.checkpoint_seq < TRAILS.c.seq]
     if before is not None:
         behind.append(TRAILS.c.checkpoint_at <= before)
-    found = connection.execute(sa.select(TRAILS.c.trail, TRAILS.c.seq, TRAILS.c.seal).where(*behind)).all()
-    for row in found:
+    found = connection.execute(sa.select(TRAILS.c.trail, TRAILS.c.seq, TRAILS.c.hash, TRAILS.c.seal).where(*behind))
+    kept = []
+    for row in found.all():
+        if not heads.believes(row.trail, row.seq, row.hash, row.seal):
+            continue
         _CHECKPOINT.run(connection, trail=row.trail, seq=row.seq, seal=row.seal)
-    connection.execute(TRAILS.update().where(*behind).values(checkpoint_seq=TRAILS.c.seq, checkpoint_at=now))
-    return [row.seal for row in found]
+        moved = TRAILS.update().where(TRAILS.c.trail == row.trail)
+        connection.execute(moved.values(checkpoint_seq=row.seq, checkpoint_at=now))
+        kept.append(row.seal)
+    return kept
 
 
 def _record(entry: Entry, seq: int, prev: str, keeping: Keeping) -> tuple[Link, dict[str, Any]]:

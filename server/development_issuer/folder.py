@@ -3,6 +3,7 @@
 import os
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from guideway.server.state import NoStateError, make_folder, state_folder
@@ -36,15 +37,20 @@ def open_folder(path: Path) -> Path:
 
 
 def private_file(path: Path) -> Path:
-    """Make an empty file where none is, and return its path. Raises ``StateError`` unless only its owner can use it."""
+    """Make an empty file where none is, and return its path. Raises ``StateError`` unless only its owner can use it.
+
+    One that is there is not opened: to close it again would take from this process every lock that SQLite has on it
+    (https://www.sqlite.org/howtocorrupt.html, section 2.2).
+    """
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            _require_private(path, os.fstat(descriptor), 0o600)
-        finally:
-            os.close(descriptor)
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        found = path.lstat()
     except OSError as error:
         raise StateError(f"`{path}` cannot be opened: {(error.strerror or type(error).__name__).lower()}") from None
+    if not stat.S_ISREG(found.st_mode):
+        raise StateError(f"`{path}` is no file", "name another `state_folder` in [development_issuer]")
+    _require_private(path, found, 0o600)
     return path
 
 

@@ -64,7 +64,9 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
     """Write the trails once: each test gets a copy."""
     folder, pruned = tmp_path_factory.mktemp("whole"), tmp_path_factory.mktemp("pruned")
     made, outside = signer(), list[str]()
-    keeping = Keeping(made, checkpoint_records=EVERY, anchor=outside.append, keep_seconds=4_000.0)
+    keeping = Keeping(
+        made, Believed([made.public]), checkpoint_records=EVERY, anchor=outside.append, keep_seconds=4_000.0
+    )
 
     async def build() -> None:
         store, leases = open_store(folder=folder, keeping=keeping)
@@ -78,7 +80,9 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
         copyfile(folder / FILE, pruned / FILE)
         (pruned / FILE).chmod(0o600)
         store, leases = open_store(folder=pruned, keeping=replace(keeping, anchor=None))
-        await store.opened.write(lambda calls, work: calls.sweep(work, keeping, before=NOW + 5_000), NOW + 5_000)
+        await store.opened.write(
+            lambda calls, work: calls.sweep(work, store.opened.heads, before=NOW + 5_000), NOW + 5_000
+        )
         await leases.close()
         await store.close()
 
@@ -374,7 +378,7 @@ def test_an_old_copy_that_the_server_has_gone_on_with_is_told(kept: Kept, copy: 
     tampered(copy, end_at(9_000))
 
     async def go_on() -> None:
-        keeping = Keeping(kept.signer, checkpoint_records=EVERY)
+        keeping = Keeping(kept.signer, Believed([kept.signer.public]), checkpoint_records=EVERY)
         store, leases = open_store(folder=copy, keeping=keeping)
         store.trail.put(list(restarts(500)))
         await leases.close()

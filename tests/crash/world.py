@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from guideway.dsl.scopes import Scope
 from guideway.interpreter.approvals import Who
 from guideway.interpreter.audit.keeping import Keeping
-from guideway.interpreter.audit.seal import Signer
+from guideway.interpreter.audit.seal import Believed, Signer
 from guideway.interpreter.drivers.base import Echo, Fault, Observation, Phase
 from guideway.interpreter.impact import ImpactGate
 from guideway.interpreter.inventory import Host, Inventory
@@ -75,7 +75,7 @@ SIGNER: Final = Signer.of(
     .private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     .decode()
 )
-KEEPING: Final = Keeping(sealer=SIGNER, checkpoint_records=200)
+KEEPING: Final = Keeping(sealer=SIGNER, belief=Believed([SIGNER.public]), checkpoint_records=200)
 
 _RUN: ContextVar[str] = ContextVar("run")
 

@@ -16,6 +16,7 @@ import pytest
 from guideway.interpreter.approvals import Ticket
 from guideway.interpreter.records import StoreUnavailable
 from guideway.interpreter.store import Store, open_store
+from guideway.interpreter.store.database import look_at_sqlite
 from guideway.interpreter.store.folder import FILE
 from tests.store.postgresql import Server
 from tests.store.questions import BINDING, NOW, allowance, question
@@ -114,7 +115,7 @@ def link(database: Path) -> None:
         (newer, "has schema version 99, and this release knows 2: run the newer release, or name another store"),
         (open_to_others, "can be used by others: chmod 600 "),
         (folder_open_to_others, "others can write in"),
-        (link, "too many levels of symbolic links"),
+        (link, "is no file: name another folder for the store"),
     ],
 )
 def test_a_store_that_is_not_as_it_was_left_is_not_used(
@@ -187,7 +188,7 @@ def test_a_store_that_can_only_be_read_or_is_held_or_full_says_so(tmp_path: Path
         database = used(small / "store")
         assert "the disk is full" in why_writing(small / "store")
         subprocess.run(["mount", "-o", "remount,ro", small], check=True)
-        assert "read-only file system" in why_writing(small / "store")
+        assert "can only be read" in why_writing(small / "store")
         subprocess.run(["mount", "-o", "remount,rw", small], check=True)
         blocker = sqlite3.connect(database, isolation_level=None)
         blocker.execute("BEGIN IMMEDIATE")
@@ -258,3 +259,33 @@ def test_a_database_that_went_away_is_told_and_used_again_when_it_is_back(server
         await store.close()
 
     anyio.run(main)
+
+
+_ANOTHER = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1])
+connection.execute("UPDATE guideway_store SET seen = seen")
+connection.commit()
+connection.close()
+"""
+
+
+def test_a_store_that_is_opened_twice_in_a_process_keeps_its_locks(tmp_path: Path) -> None:
+    """Without them another process takes itself for the last one, and removes the log that this one writes into."""
+    database = used(tmp_path / "store")
+
+    async def main() -> None:
+        first = open_store(folder=tmp_path / "store")[0]
+        await first.check(NOW)
+        second = open_store(folder=tmp_path / "store")[0]
+        await second.check(NOW)
+        looked = look_at_sqlite(tmp_path / "store")
+        assert looked is not None
+        looked.close()
+        await anyio.run_process([sys.executable, "-c", _ANOTHER, str(database)])
+        assert database.with_name(f"{database.name}-wal").exists()
+        await second.close()
+        await first.close()
+
+    anyio.run(main)
+    assert not database.with_name(f"{database.name}-wal").exists()

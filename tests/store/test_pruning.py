@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from guideway.interpreter.audit.sealed import unproven
 from guideway.interpreter.store import Store, pruning
 from tests.store.conftest import Place
 from tests.store.questions import NOW
@@ -26,14 +27,14 @@ async def sealed(store: Store, trail: str = "") -> int:
 async def test_a_checkpoint_is_kept_after_so_many_records_and_given_away(place: Place) -> None:
     anchored: list[str] = []
     store = place.open(keeping=keeping(checkpoint_records=3, anchor=anchored.append))[0]
-    await add(store, *range(7))
-    await add(store, 1, 2, tenant="red")
+    await add(store, *range(8))
     assert anchored == await store.checkpoints("")
-    assert len(anchored) == 2
-    assert await sealed(store, "red") == 0
+    assert [unproven(seal).seq for seal in anchored] == [1, 4, 7]  # the first, so that a trail is known to be there
+    await add(store, 1, 2, tenant="red")
+    assert await sealed(store, "red") == 1
     await whole(store)
     await store.close()
-    assert len(anchored) == 4  # the end of each
+    assert [unproven(seal).seq for seal in anchored[3:]] == [1, 8, 2]  # the end of each
 
 
 async def test_a_checkpoint_is_kept_after_so_much_time_also_where_nothing_happens(
@@ -43,11 +44,11 @@ async def test_a_checkpoint_is_kept_after_so_much_time_also_where_nothing_happen
         raise OSError("nobody is there")
 
     store = place.open(keeping=keeping(checkpoint_seconds=60, anchor=broken))[0]
-    await add(store, 1)
-    assert await sealed(store) == 0
+    await add(store, 1, 2)
+    assert await sealed(store) == 1
     await store.sweep(NOW)  # years later, by the clock that the records were sealed by
     await store.sweep(NOW + 59)
-    assert await sealed(store) == 1
+    assert await sealed(store) == 2
     assert "could not be brought out of the store" in caplog.text
     await whole(store)
     await store.close()
@@ -55,20 +56,20 @@ async def test_a_checkpoint_is_kept_after_so_much_time_also_where_nothing_happen
 
 async def test_records_that_are_too_old_go_up_to_a_checkpoint_and_the_rest_is_proven(place: Place) -> None:
     store = place.open(keeping=keeping(checkpoint_records=4, keep_seconds=100))[0]
-    await add(store, *range(1, 12))
+    await add(store, *range(1, 13))
     await add(store, *range(1, 4), tenant="red")
     await store.sweep(NOW + 50)
-    await store.sweep(NOW + 104)
-    assert len(await whole(store)) == 11  # the fifth is too young, and the fourth not older than what is kept
     await store.sweep(NOW + 105)
+    assert (await whole(store))[0]["seq"] == 2  # the sixth is too young, and the fifth not older than what is kept
+    await store.sweep(NOW + 106)
     bodies = await whole(store)
-    assert [body["seq"] for body in bodies] == [5, 6, 7, 8, 9, 10, 11, 12]
+    assert [body["seq"] for body in bodies] == [6, 7, 8, 9, 10, 11, 12, 13, 14]
     pruned = bodies[-1]
-    assert (pruned["kind"], pruned["removed_to"], pruned["first"], pruned["records"]) == ("trail.pruned", 4, 5, 4)
+    assert (pruned["kind"], pruned["removed_to"], pruned["first"], pruned["records"]) == ("trail.pruned", 5, 6, 4)
     assert pruned["hash"] == bodies[0]["prev"]
-    await store.sweep(NOW + 105)
-    assert len(await whole(store)) == 8
-    await add(store, 12)
+    await store.sweep(NOW + 106)
+    assert len(await whole(store)) == 9
+    await add(store, 13)
     await store.sweep(NOW + 1_000)
     for trail in ("", "red"):
         assert [body["kind"] for body in await whole(store, trail)] == ["trail.pruned"]
@@ -89,12 +90,13 @@ async def test_much_goes_in_bounded_transactions(place: Place, monkeypatch: pyte
 
 
 async def test_without_a_key_or_a_bound_nothing_goes(place: Place) -> None:
-    for kept in (keeping(sealer=None, keep_seconds=1), keeping(checkpoint_records=2)):
+    for number, kept in enumerate((keeping(sealer=None, keep_seconds=1), keeping(checkpoint_records=2))):
         store = place.open(keeping=kept)[0]
         await add(store, 1, 2, 3)
         await store.sweep(NOW + 1_000)
         await store.sweep(NOW + 1_000)
-        assert {body["kind"] for body in await whole(store)} == {"run.begun"}
+        kinds = [body["kind"] for body in await whole(store)]
+        assert [kind for kind in kinds if kind != "trail.signed"] == ["run.begun"] * 3 * (number + 1)
         await store.close()
 
 

@@ -16,7 +16,7 @@ from guideway.interpreter.store import Store
 from tests.store.questions import ASKER, NOW
 
 KEY: Final = OKPKey.generate_key("Ed25519")
-SIGNED: Final = replace(PLAIN, sealer=Signer(KEY))
+SIGNED: Final = replace(PLAIN, sealer=Signer(KEY), belief=Believed([KEY]))
 
 
 def keeping(**changed: Any) -> Keeping:

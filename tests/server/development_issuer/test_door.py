@@ -162,7 +162,7 @@ async def test_a_key_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     folder.mkdir(mode=0o700)
     (tmp_path / "elsewhere").write_text("{}")
     (folder / "key.json").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(StateError, match="cannot be opened"):
+    with pytest.raises(StateError, match="is no file"):
         await serve(section(folder), resource=RESOURCE, sign_in_code=CODE)
 
 
