@@ -37,6 +37,7 @@ _ACTIVITY: Final[Mapping[str, tuple[int, int, str]]] = {
     Kind.TICKET_EXPIRED: (_API, 3, "Update"),
     Kind.SERVER_STARTED: (_LIFECYCLE, 3, "Start"),
     Kind.SERVER_STOPPED: (_LIFECYCLE, 4, "Stop"),
+    Kind.TRAIL_SIGNED: (_LOG, _OTHER, "Signed"),
     Kind.TRAIL_GAP: (_LOG, _OTHER, "Gap"),
     Kind.TRAIL_PRUNED: (_LOG, 2, "Delete"),
 }
