@@ -61,7 +61,7 @@ test: $(VENV)/.dev ## install what the tests need, check the code, run every tes
 	@$(MAKE) --no-print-directory --jobs=2 lint pytest
 
 pytest: $(VENV)/.dev
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadgroup
+	$(BIN)/python -m pytest --numprocesses 4 --dist loadgroup --no-loadscope-reorder
 
 test-kubernetes: $(VENV)/.dev ## the tests of Kubernetes on a real API server, not on recorded answers; it is built once
 ifndef GUIDEWAY_TEST_KUBECONFIG
@@ -69,7 +69,7 @@ ifndef GUIDEWAY_TEST_KUBECONFIG
 endif
 	GUIDEWAY_KUBERNETES=$(KUBERNETES) $(BIN)/python -m pytest tests/system/kubernetes
 
-fuzz: $(VENV)/.dev ## walk over the engines' masks twenty times as often as the tests do, each time otherwise
+fuzz: $(VENV)/.dev ## walk over the engines' masks fifty times as often as the tests do, each time otherwise
 	@export GUIDEWAY_WALKS=$${GUIDEWAY_WALKS:-100000} GUIDEWAY_SEED=$${GUIDEWAY_SEED:-$$RANDOM}; \
 	echo "GUIDEWAY_WALKS=$$GUIDEWAY_WALKS for each engine, from GUIDEWAY_SEED=$$GUIDEWAY_SEED"; \
 	$(BIN)/python -m pytest tests/engines/test_copies_walks.py -k walks_end

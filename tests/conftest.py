@@ -7,17 +7,24 @@ import pytest
 
 ROOT = Path(__file__).parent
 
-#: Folders whose tests share what is slow to start or there only once on a machine: each folder's run in one process.
+#: What each process of the tests takes as one: tests that share what is slow to start, by how their paths begin. The
+#: longest come first, so that none is left to one process while the others have nothing to do.
 TOGETHER = (
-    "system",
-    "interop",
-    "engines",
-    "grammar",
-    "store",
-    "attacks/oauth",
-    "server/oauth",
-    "server/sign_in",
-    "server/development_issuer",
+    ("system/test_container", "system/test_ssh_container", "system/test_contract"),
+    ("engines/",),
+    ("server/sign_in/",),
+    ("system/test_systemd", "system/test_ssh_systemd"),
+    ("interop/",),
+    ("system/test_demo", "system/test_readme", "system/test_examples"),
+    ("system/test_supervisord",),
+    ("system/test_ssh",),
+    ("server/oauth/",),
+    ("crash/",),
+    ("server/development_issuer/",),
+    ("grammar/",),
+    ("store/",),
+    ("system/test_replicas",),
+    ("attacks/oauth/",),
 )
 
 #: Files whose tests share nothing and take long: each test runs for itself.
@@ -40,8 +47,12 @@ def _state_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put tests into groups, of which several processes (``--numprocesses``) take one after the other."""
+    turns = []
     for item in items:
         place = item.path.relative_to(ROOT).as_posix()
-        folder = next((folder for folder in TOGETHER if place.startswith(f"{folder}/")), None)
+        turn = next((number for number, paths in enumerate(TOGETHER) if place.startswith(paths)), len(TOGETHER))
         alone = f"{place} {item.name}" if place in APART else place
-        item.add_marker(pytest.mark.xdist_group(folder or alone))
+        item.add_marker(pytest.mark.xdist_group(alone if turn == len(TOGETHER) else TOGETHER[turn][0]))
+        turns.append(turn if place not in APART else 0)
+    order = sorted(range(len(items)), key=turns.__getitem__)
+    items[:] = [items[index] for index in order]

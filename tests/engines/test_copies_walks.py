@@ -19,7 +19,7 @@ from tests.engines.jobs import walk_copy
 from tests.engines.roster import ENGINES, VOCABULARIES
 from tests.engines.trial import compile_grammar
 
-WALKS: Final = int(os.environ.get("GUIDEWAY_WALKS", "5000"))
+WALKS: Final = int(os.environ.get("GUIDEWAY_WALKS", "2000"))
 SEED: Final = os.environ.get("GUIDEWAY_SEED", "0")
 AT_ONCE: Final = 500  # walks of one job, at most
 _MANY: Final = 100  # walks that write every command that they can

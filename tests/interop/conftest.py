@@ -10,18 +10,25 @@ import pytest
 
 PLACE = Path(__file__).parents[1] / "node"
 
+_TRIES = 3  # a registry that does not answer for a moment, and what npm itself trips over
 _LAST_LINES = 150  # npm writes its reason above a page of usage
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def install(place: Path) -> None:
-    """Install what the lock file of a folder names; where npm fails, so does the test, with npm's own last lines."""
-    command = ["npm", "ci", "--prefix", str(place)]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    if ended.returncode != 0:
-        said = "\n".join(f"{ended.stdout}{ended.stderr}".splitlines()[-_LAST_LINES:])
-        pytest.fail(f"`{' '.join(command)}` ended with {ended.returncode}:\n{said}", pytrace=False)
+    """Install what the lock file of a folder names; where npm fails, so does the test, with npm's own last lines.
+
+    What npm leaves of a failed installation can be in its own way, so each try begins with nothing.
+    """
+    command = ["npm", "ci", "--no-audit", "--no-fund", "--prefix", str(place)]
+    for _ in range(_TRIES):
+        shutil.rmtree(place / "node_modules", ignore_errors=True)
+        ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+        if ended.returncode == 0:
+            return
+    said = "\n".join(f"{ended.stdout}{ended.stderr}".splitlines()[-_LAST_LINES:])
+    pytest.fail(f"`{' '.join(command)}` ended with {ended.returncode}, {_TRIES} times:\n{said}", pytrace=False)
 
 
 @pytest.fixture(scope="session")
