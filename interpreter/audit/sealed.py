@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 _MOST_CHARACTERS: Final = 4_096
+_MOST_RECORDS: Final = 2**63 - 1  # the last place that a database can count to
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +60,18 @@ def unproven(text: str) -> Seal:
         seal = Seal(said["trail"], said["seq"], said["hash"], said["at"], _decoded(header)["kid"])
     except (ValueError, LookupError, TypeError, RecursionError):
         raise Unbelieved("is none: it does not read") from None
-    texts = (seal.trail, seal.hash, seal.at, seal.kid)
-    if type(seal.seq) is not int or not all(isinstance(each, str) for each in texts):
+    if type(seal.seq) is not int or not 1 <= seal.seq <= _MOST_RECORDS:
+        raise Unbelieved("is none: it names no record")
+    if not all(_is_text(each) for each in (seal.trail, seal.hash, seal.at, seal.kid)):
         raise Unbelieved("is none: it does not read")
     return seal
+
+
+def _is_text(value: Any) -> bool:
+    """Say whether a value is a text that a store can be asked for: one that it cannot be would keep all else unread."""
+    if not isinstance(value, str) or "\0" in value:
+        return False
+    return value.isascii() or value.encode(errors="ignore").decode() == value
 
 
 def _decoded(part: str) -> Any:

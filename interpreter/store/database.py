@@ -96,7 +96,7 @@ class Database:
     def schema_version(self) -> int | None:
         """Return the version of its tables, None where there are none."""
         with self.read() as connection:
-            return _version(connection)
+            return _version(connection, self.place)
 
     def require_schema(self, before_upgrade: Callable[[int], None] | None) -> None:
         """See that it has the tables that this release knows: make them in an empty one, and change an older one's.
@@ -115,7 +115,7 @@ class Database:
                 )
             before_upgrade(found)
         with self.write() as connection:
-            found = _version(connection)  # another process may have come first
+            found = _version(connection, self.place)  # another process may have come first
             if found is None:
                 METADATA.create_all(connection)
                 connection.execute(STORE.insert().values(id=1, schema_version=SCHEMA_VERSION, seen=0.0))
@@ -130,10 +130,13 @@ class Database:
                 )
 
 
-def _version(connection: sa.Connection) -> int | None:
+def _version(connection: sa.Connection, place: str) -> int | None:
     if not sa.inspect(connection).has_table(STORE.name):
         return None
-    return connection.scalar(sa.select(STORE.c.schema_version))
+    found: object = connection.scalar(sa.select(STORE.c.schema_version))
+    if found is not None and (type(found) is not int or found < 1):  # SQLite keeps a value of any type
+        raise StoreUnavailable(f"{place} does not say which schema version it has: restore it")
+    return found
 
 
 @contextmanager

@@ -94,6 +94,15 @@ def newer(database: Path) -> None:
     connection.close()
 
 
+def of_no_version(version: object) -> Callable[[Path], None]:
+    def harm(database: Path) -> None:
+        with sqlite3.connect(database) as connection:
+            connection.execute("UPDATE guideway_store SET schema_version = ?", (version,))
+        connection.close()
+
+    return harm
+
+
 def open_to_others(database: Path) -> None:
     database.chmod(0o644)
 
@@ -113,6 +122,7 @@ def link(database: Path) -> None:
         (no_database, "is no database: name another folder, or restore it"),
         (torn, "is damaged: restore it, or move it away and every open ticket with it"),
         (newer, "has schema version 99, and this release knows 2: run the newer release, or name another store"),
+        *((of_no_version(odd), "does not say which schema version it has: restore it") for odd in ("x", 1.5, b"2", 0)),
         (open_to_others, "can be used by others: chmod 600 "),
         (folder_open_to_others, "others can write in"),
         (link, "is no file: name another folder for the store"),
