@@ -86,20 +86,21 @@ def furthest(path: Path, belief: Belief) -> dict[str, Seal]:
     return found
 
 
-def read_checkpoints(path: Path) -> list[str]:
-    """Return the checkpoints of a file, without a last line that was cut off. Raises ``OSError``, ``ValueError``.
+def read_checkpoints(path: Path) -> tuple[list[str], list[str]]:
+    """Return the checkpoints of a file, and what else stands there, in words. Raises ``OSError``.
 
-    A line may have other words before it, as a log's has.
+    A line may have other words before it, as a log's has. A last one that was cut off is none.
     """
-    seals = []
+    seals, faults = [], []
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
-            if len(line) > _MOST_LINE:
-                raise ValueError(f"line {number} is too long for a checkpoint")
-            words = line.decode("ascii", "replace").split()
+            words = line[:_MOST_LINE].decode("ascii", "replace").split()
             if not line.endswith(b"\n") or not words:
                 continue
-            if words[-1].count(".") != 2:
-                raise ValueError(f"line {number} is no checkpoint")
-            seals.append(words[-1])
-    return seals
+            try:
+                unproven(words[-1])
+            except Unbelieved:
+                faults.append(f"line {number} is no checkpoint")
+            else:
+                seals.append(words[-1])
+    return seals, faults

@@ -45,6 +45,7 @@ def _state_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
         yield
 
 
+@pytest.hookimpl(tryfirst=True)  # before those who hand tests out read the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put tests into groups, of which several processes (``--numprocesses``) take one after the other."""
     turns = []

@@ -55,6 +55,11 @@ def moment(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
+def trail_words(trail: Any) -> str:
+    """Return how people call a trail."""
+    return f"the trail of tenant `{trail}`" if trail else "the installation's own trail"
+
+
 def read_body(body: str) -> dict[str, Any]:
     """Return what a body says. Raises ``ValueError`` for what is none."""
     found = json.loads(body)

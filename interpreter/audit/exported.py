@@ -1,18 +1,18 @@
 """A trail as JSON Lines: bodies as they were hashed, and behind them the seals, so that the file proves itself.
 
 A line that is no record begins with ``{"export":``. Of each trail there are a ``head`` at the end, which says where it
-has come to, its ``checkpoint`` lines before that, and before all a ``part`` where it does not begin with the trail.
+has come to, its ``checkpoint`` lines before that, and before all a ``part`` where it is not the whole trail.
 """
 
 import json
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any, BinaryIO, Final
 
 from guideway.interpreter.audit.chain import hash_of, read_body
 from guideway.interpreter.audit.findings import Verdict
 from guideway.interpreter.audit.keeping import Head, Kept, TrailReader
-from guideway.interpreter.audit.sealed import Belief, unproven
+from guideway.interpreter.audit.sealed import Belief, Seal, Unbelieved, unproven
 from guideway.interpreter.audit.verify import Verifier
 from guideway.interpreter.audit.verifying import pages
 
@@ -32,21 +32,31 @@ async def lines(
     By that seal even a part is proven: each record names the hash of the one before it.
     """
     trail = head.trail
-    seals = [(unproven(seal), seal) for seal in await reader.checkpoints(trail)]
+    seals = [(_named(seal), seal) for seal in await reader.checkpoints(trail)]
     first, last = await span(reader, head, since, until)
     if first is None:
         return
     end = head
-    if last < head.seq:
-        end = next((Head(trail, seal.seq, seal.hash, text) for seal, text in seals if seal.seq >= last), head)
-    if since is not None and first > 1:
+    if until is not None and last < head.seq:
+        ends = (Head(trail, seal.seq, seal.hash, text) for seal, text in seals if seal and seal.seq >= last)
+        end = next(ends, head)
+    if (since is not None and first > 1) or end.seq < head.seq:
         yield _line("part", trail=trail, after=first - 1)
     async for record in pages(reader, trail, after=first - 1, last=end.seq):
         yield record.body
     for seal, text in seals:
-        if first - 1 <= seal.seq <= end.seq:
+        if seal is None or first - 1 <= seal.seq <= end.seq:
             yield _line("checkpoint", trail=trail, seal=text)
-    yield _line("head", trail=trail, seq=end.seq, hash=end.hash, seal=end.seal)
+    if end.stated:
+        yield _line("head", trail=trail, seq=end.seq, hash=end.hash, seal=end.seal)
+
+
+def _named(seal: str) -> Seal | None:
+    """Return what a seal says; nothing of what is none, which goes out as it is, for whoever verifies that."""
+    try:
+        return unproven(seal)
+    except Unbelieved:
+        return None
 
 
 async def span(reader: TrailReader, head: Head, since: float | None, until: float | None) -> tuple[int | None, int]:
@@ -54,8 +64,6 @@ async def span(reader: TrailReader, head: Head, since: float | None, until: floa
     found = await reader.records(head.trail, most=1, since=since, until=until)
     if not found or found[0].seq > head.seq:
         return None, 0
-    if until is None:
-        return found[0].seq, head.seq
     last = await reader.records(head.trail, most=1, newest=True, since=since, until=until)
     return found[0].seq, min(last[0].seq, head.seq)
 
@@ -72,6 +80,13 @@ class _Said:
         self.seals: list[str] = []
         self.head: Head | None = None
 
+    def within(self, seals: Iterable[str]) -> list[str]:
+        """Return those seals of elsewhere that this can be held against: all of them, unless it is a part."""
+        if self.after is None:
+            return list(seals)
+        end = 0 if self.head is None else self.head.seq
+        return [seal for seal in seals if self.after <= unproven(seal).seq <= end]
+
 
 def verify_file(file: BinaryIO, belief: Belief, outside: Mapping[str, list[str]]) -> list[Verdict]:
     """Return a verdict of each trail in a file, which is read twice. Raises ``NotExported``, ``OSError``."""
@@ -81,7 +96,7 @@ def verify_file(file: BinaryIO, belief: Belief, outside: Mapping[str, list[str]]
             trail,
             about.head,
             inside=about.seals,
-            outside=[] if about.after is not None else outside.get(trail, []),
+            outside=about.within(outside.get(trail, [])),
             belief=belief,
             after=about.after,
             indexed=False,
@@ -130,21 +145,29 @@ def _said(file: BinaryIO) -> dict[str, _Said]:
             about = found[str(members["trail"])]
             match members["export"]:
                 case "part":
+                    _require(about.after is None, number, "says again which part it is")
                     about.after = int(members["after"])
+                    _require(about.after >= 0, number, "begins before the first record")
                 case "checkpoint":
                     about.seals.append(str(members["seal"]))
                 case "head":
+                    _require(about.head is None, number, "says again where the trail ends")
                     seal = members["seal"]
                     about.head = Head(
                         str(members["trail"]), int(members["seq"]), str(members["hash"]), seal and str(seal)
                     )
                 case other:
                     raise NotExported(f"line {number} is of a kind that is not known: {other}")
-        except (LookupError, TypeError, RecursionError) as error:
+        except (LookupError, TypeError, OverflowError, RecursionError) as error:
             raise NotExported(f"line {number} does not read: {type(error).__name__}") from None
         except ValueError as error:
             raise error if isinstance(error, NotExported) else NotExported(f"line {number} does not read") from None
     return found
+
+
+def _require(is_so: bool, number: int, otherwise: str) -> None:  # it is what is required
+    if not is_so:
+        raise NotExported(f"line {number} {otherwise}")
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:

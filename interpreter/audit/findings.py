@@ -15,7 +15,8 @@ class What(StrEnum):
     INDEX = "index"  # the columns by which a record is found are not what it says
     REWRITTEN = "rewritten"  # a stretch of records was written anew, each with its hash
     CUT_OFF = "cut_off"  # the end is missing, also where an old copy was put back
-    HEAD = "head"  # what is kept of where the trail has come to is not so
+    HEAD = "head"  # what is kept of where the trail has come to is not so, or missing
+    ODD = "odd"  # what stands there is no value that this program writes
     SEAL = "seal"  # a seal that proves nothing
     UNSIGNED = "unsigned"  # nothing signs the end, and somebody should
     CHECKPOINT = "checkpoint"  # a checkpoint is missing that was kept elsewhere too
@@ -57,15 +58,21 @@ class Verdict:
     after: int | None = None
 
     @property
-    def whole(self) -> bool:
-        """Whether nothing is wrong."""
+    def sound(self) -> bool:
+        """Whether nothing is wrong with what was there to be looked at."""
         return self.finding is None
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is wrong, and nothing is missing: of a part nobody can say that."""
+        return self.sound and self.after is None
 
     def to_json(self) -> dict[str, Any]:
         """Return the machine form."""
         return {
             "trail": self.trail,
             "whole": self.whole,
+            "sound": self.sound,
             "records": self.records,
             "first": self.first,
             "last": self.last,

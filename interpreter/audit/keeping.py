@@ -69,19 +69,42 @@ class Kept(Link):
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Where a trail has come to, as the store says: its last record's place and hash, and that sealed, or None."""
+    """Where a trail has come to, as the store says: its last record's place and hash, and that sealed, or None.
+
+    ``checkpoint`` is the place of the last checkpoint that was kept, 0 where none was. Where the store has no head, and
+    the last record stands in for it, it is not ``stated``.
+    """
 
     trail: str
     seq: int
     hash: str
     seal: str | None
+    checkpoint: int = 0
+    stated: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Oddity:
+    """A row whose values no program of this kind writes; ``seq`` is None where they name no place."""
+
+    trail: str
+    seq: int | None
+    words: str
 
 
 class TrailReader(Protocol):
     """Reads trails. What is awaited may raise ``StoreUnavailable``."""
 
     async def trails(self) -> list[Head]:
-        """Return the head of every trail, by name."""
+        """Return the head of every trail that has one, by name."""
+        ...
+
+    async def names(self) -> list[str]:
+        """Return the names of all trails of which anything is there, be it a record or a checkpoint alone."""
+        ...
+
+    async def oddities(self) -> list[Oddity]:
+        """Return the first odd row of each trail. What it has is read as what comes next to it, or passed over."""
         ...
 
     async def records(

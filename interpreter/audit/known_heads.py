@@ -10,9 +10,9 @@ import threading
 from collections.abc import Iterable
 from typing import Final, Protocol
 
+from guideway.interpreter.audit.chain import trail_words
 from guideway.interpreter.audit.keeping import Head, Keeping
 from guideway.interpreter.audit.sealed import Seal, Unbelieved
-from guideway.interpreter.audit.verify import trail_words
 from guideway.interpreter.records import StoreUnavailable
 
 _log = logging.getLogger(__name__)

@@ -41,6 +41,7 @@ class Proofs:
         self._broken: list[Finding] = []
         self.inside, self.outside = len(inside), len(outside)
         self.end: Seal | None = None
+        self._checkpoint = 0 if head is None else head.checkpoint
         self._read(inside, Where.STORE, belief)
         self._read(outside, Where.OUTSIDE, belief)
         if head is not None and head.seal is not None:
@@ -61,6 +62,7 @@ class Proofs:
             or next(iter(self._broken), None)
             or self._end_unsigned(last, proven)
             or self._lost(first)
+            or self._unkept(first)
         )
 
     def _read(self, seals: Iterable[str], where: Where, belief: Belief) -> None:
@@ -98,6 +100,13 @@ class Proofs:
             return Finding(proven + 1, What.UNSIGNED, words)
         words = f"{stretch} not signed: {Where.END.value} is that of record {self.end.seq}"
         return Finding(proven + 1, What.REWRITTEN, words)
+
+    def _unkept(self, first: int) -> Finding | None:
+        """Find that the last checkpoint is missing of which the head says that it was kept."""
+        seq = self._checkpoint
+        if seq < max(first, 1) or any(proof.where is Where.STORE for proof in self.at(seq)):
+            return None
+        return Finding(seq, What.CHECKPOINT, f"{Where.STORE.value} of record {seq}, the last one, is missing")
 
     def _lost(self, first: int) -> Finding | None:
         """Find a checkpoint that is kept outside, and no more beside the records that it names."""

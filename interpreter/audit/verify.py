@@ -8,9 +8,10 @@ place that they name; those that are kept outside of the store also prove that w
 from collections.abc import Sequence
 from typing import Any, Final
 
-from guideway.interpreter.audit.chain import BEGINNING, hash_of, moment, read_body
+from guideway.interpreter.audit.chain import BEGINNING, hash_of, moment, read_body, trail_words
 from guideway.interpreter.audit.entry import Kind
 from guideway.interpreter.audit.findings import Finding, Verdict, What
+from guideway.interpreter.audit.index import run_in, subject_in
 from guideway.interpreter.audit.keeping import Head, Kept
 from guideway.interpreter.audit.proofs import Proofs
 from guideway.interpreter.audit.sealed import Belief, Nobody
@@ -65,6 +66,7 @@ class Verifier:
         self._begins_after = 0  # what the last record that tells of a removal says
         self._removed_by: int | None = None
         self._removal_is_broken = False
+        self._unsigned_to: object = None  # what the last record says from which on the trail is signed
         self._last: _Record | None = None  # the last that was looked at
         self._held: _Record | None = None  # the one behind it, which is looked at once its successor is known
         self._proven = 0  # the place of the last record that a seal names as it is
@@ -116,6 +118,8 @@ class Verifier:
         self._finding = self._look(record, following)
         if self._finding is None:
             self._take_removal(record.kept)
+            if record.kept.kind == Kind.TRAIL_SIGNED and record.body is not None:
+                self._unsigned_to = record.body.get("unsigned_to")
         elif record.kept.kind == Kind.TRAIL_PRUNED:
             self._removal_is_broken = True
         self._last = record
@@ -195,9 +199,9 @@ class Verifier:
         return Finding(last, What.CHANGED, words)
 
     def _look_at_seals(self, record: _Record) -> Finding | None:
-        for proof in self._proofs.at(record.seq):
+        proofs = self._proofs.at(record.seq)
+        for proof in proofs:
             if proof.seal.hash == record.hash:
-                self._proven = record.seq
                 continue
             first = self._proven + 1
             if first == record.seq:
@@ -208,6 +212,8 @@ class Verifier:
                     f"of record {record.seq}"
                 )
             return Finding(first, What.REWRITTEN, words)
+        if proofs:
+            self._proven = record.seq
         return None
 
     def _names(self, record: _Record, following: _Record | None) -> Any:
@@ -236,7 +242,7 @@ class Verifier:
             return
         try:
             self._begins_after = int(read_body(kept.body)["removed_to"])
-        except (ValueError, LookupError, TypeError, RecursionError):
+        except (ValueError, LookupError, TypeError, OverflowError, RecursionError):
             return  # behind a finding a record can be anything
         self._removed_by = kept.seq
 
@@ -264,7 +270,8 @@ class Verifier:
     def _end(self) -> Finding | None:
         last = self._last.seq if self._last else self._after or 0
         if self._head is None:
-            return Finding(last + 1, What.CUT_OFF, f"nothing says that the trail ends with record {last}")
+            what = What.HEAD if self._indexed else What.CUT_OFF
+            return Finding(last + 1, what, f"nothing says that the trail ends with record {last}")
         return self._look_at_head(self._head, last) or self._proofs.finding(last, self._first or 1, self._proven)
 
     def _look_at_head(self, head: Head, last: int) -> Finding | None:
@@ -296,7 +303,8 @@ class Verifier:
             return NOT_SIGNED
         if not self._belief.kids:
             return f"not proven: it says to be signed by the key {seal.kid}, which was not given"
-        return f"signed {seal.at} by {seal.kid}"
+        unsigned = "" if self._unsigned_to is None else f"; up to record {self._unsigned_to} it was not signed before"
+        return f"signed {seal.at} by {seal.kid}{unsigned}"
 
 
 def _look_at_index(record: _Record) -> Finding | None:
@@ -309,29 +317,6 @@ def _look_at_index(record: _Record) -> Finding | None:
             words = f"record {record.seq} would be found by another {column} ({value}) than it has ({says[column]})"
             return Finding(record.seq, What.INDEX, words)
     return None
-
-
-def run_in(body: dict[str, Any]) -> str | None:
-    """Return the run by which a record is found."""
-    return _text(body.get("run"))
-
-
-def subject_in(body: dict[str, Any]) -> str | None:
-    """Return the subject by which a record is found."""
-    caller = body.get("caller")
-    return _text(caller.get("subject")) if isinstance(caller, dict) else None
-
-
-def _text(value: object) -> str | None:
-    """Return a text that every database takes: no NUL, no half of a surrogate pair."""
-    if not isinstance(value, str) or "\0" in value:
-        return None
-    return value if value.isascii() or value.encode(errors="ignore").decode() == value else None
-
-
-def trail_words(trail: Any) -> str:
-    """Return how people call a trail."""
-    return f"the trail of tenant `{trail}`" if trail else "the installation's own trail"
 
 
 def _missing(first: int, last: int) -> str:

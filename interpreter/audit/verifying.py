@@ -2,11 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import replace
 
+from guideway.interpreter.audit.chain import trail_words
 from guideway.interpreter.audit.findings import Finding, Verdict, What
-from guideway.interpreter.audit.keeping import Head, Kept, TrailReader
+from guideway.interpreter.audit.keeping import Head, Kept, Oddity, TrailReader
+from guideway.interpreter.audit.proofs import Where
 from guideway.interpreter.audit.sealed import Belief, Unbelieved, unproven
-from guideway.interpreter.audit.verify import Verifier, trail_words
+from guideway.interpreter.audit.verify import Verifier
 
 PAGE = 1_000
 """Records that are read at once."""
@@ -25,14 +28,24 @@ def by_trail(seals: Iterable[str]) -> dict[str, list[str]]:
 async def verify_store(
     reader: TrailReader, belief: Belief, outside: Mapping[str, list[str]], trail: str | None = None
 ) -> AsyncIterator[Verdict]:
-    """Yield a verdict of each trail, or of one. Raises ``StoreUnavailable``."""
+    """Yield a verdict of each trail of which anything is there, or should be; or of one.
+
+    Raises ``StoreUnavailable``.
+    """
     heads = {head.trail: head for head in await reader.trails()}
-    names = heads.keys() | outside.keys() if trail is None else {trail} & (heads.keys() | outside.keys())
-    for name in sorted(names):
-        if name in heads:
-            yield await _verify(reader, heads[name], belief, outside.get(name, ()))
-        else:
-            yield _deleted(name, belief, outside[name])
+    odd = {found.trail: found for found in reversed(await reader.oddities())}
+    names = {*heads, *odd, *outside, *await reader.names()}
+    for name in sorted(names if trail is None else names & {trail}):
+        verdict = await _verify(reader, name, heads.get(name), belief, outside.get(name, ()))
+        yield _with_oddity(verdict, odd.get(name))
+
+
+def _with_oddity(verdict: Verdict, odd: Oddity | None) -> Verdict:
+    """Return a verdict with what comes first in the trail: what was found, or an odd row."""
+    found = verdict.finding
+    if odd is None or (found is not None and found.seq is not None and (odd.seq is None or found.seq < odd.seq)):
+        return verdict
+    return replace(verdict, finding=Finding(odd.seq, What.ODD, odd.words), proven=False, proof="not proven")
 
 
 async def pages(reader: TrailReader, trail: str, *, after: int = 0, last: int | None = None) -> AsyncIterator[Kept]:
@@ -48,27 +61,33 @@ async def pages(reader: TrailReader, trail: str, *, after: int = 0, last: int | 
         after = page[-1].seq
 
 
-async def _verify(reader: TrailReader, head: Head, belief: Belief, outside: Iterable[str]) -> Verdict:
+async def _verify(
+    reader: TrailReader, trail: str, head: Head | None, belief: Belief, outside: Iterable[str]
+) -> Verdict:
     """Verify a trail. One that was added to, or shortened as it is configured, meanwhile, is read again."""
     for _ in range(_TRIES):
-        verdict = await _verify_once(reader, head, belief, list(outside))
-        now = await _head(reader, head.trail)
-        if verdict.whole or now is None or now == head:
+        verdict = await _verify_once(reader, trail, head, belief, list(outside))
+        now = await _head(reader, trail)
+        if verdict.sound or now is None or now == head:
             break
         head = now
     return verdict
 
 
-async def _verify_once(reader: TrailReader, head: Head, belief: Belief, outside: list[str]) -> Verdict:
-    inside = await reader.checkpoints(head.trail)
-    verifier = Verifier(head.trail, head, inside=inside, outside=outside, belief=belief)
-    async for record in pages(reader, head.trail, last=head.seq):
+async def _verify_once(
+    reader: TrailReader, trail: str, head: Head | None, belief: Belief, outside: list[str]
+) -> Verdict:
+    inside = list(await reader.checkpoints(trail))
+    if head is None and not await reader.records(trail, most=1):
+        return _deleted(trail, belief, inside, outside)
+    verifier = Verifier(trail, head, inside=inside, outside=outside, belief=belief)
+    async for record in pages(reader, trail, last=None if head is None else head.seq):
         verifier.take(record)
         if verifier.is_over:
             return verifier.verdict()
-    beyond = await reader.records(head.trail, after=head.seq, most=1)
+    beyond = [] if head is None else await reader.records(trail, after=head.seq, most=1)
     if beyond:
-        now = await _head(reader, head.trail)
+        now = await _head(reader, trail)
         if now is None or now.seq < beyond[0].seq:
             verifier.take(beyond[0])
     return verifier.verdict()
@@ -78,17 +97,17 @@ async def _head(reader: TrailReader, trail: str) -> Head | None:
     return next((head for head in await reader.trails() if head.trail == trail), None)
 
 
-def _deleted(trail: str, belief: Belief, outside: list[str]) -> Verdict:
-    """Return the verdict of a trail that only checkpoints of elsewhere name."""
+def _deleted(trail: str, belief: Belief, inside: list[str], outside: list[str]) -> Verdict:
+    """Return the verdict of a trail that only checkpoints name."""
     believed = []
-    broken: Finding | None = None
-    for text in outside:
+    finding = Finding(None, What.DELETED, f"{trail_words(trail)} is missing")
+    for text, where in (*((text, Where.OUTSIDE) for text in outside), *((text, Where.STORE) for text in inside)):
         try:
-            believed.append(belief.read(text))
+            believed.append((belief.read(text), where))
         except Unbelieved as error:
-            broken = broken or Finding(None, What.SEAL, f"the checkpoint kept outside {error}")
+            finding = Finding(None, What.SEAL, f"{where.value} {error}")
     if believed:
-        last = max(believed, key=lambda seal: seal.seq)
-        words = f"{trail_words(trail)} is missing: the checkpoint kept outside of {last.at} names its record {last.seq}"
-        broken = Finding(None, What.DELETED, words)
-    return Verdict(trail, 0, None, None, broken, False, "not proven", 0, len(outside))
+        last, where = max(believed, key=lambda found: found[0].seq)
+        words = f"{trail_words(trail)} is missing: {where.value} of {last.at} names its record {last.seq}"
+        finding = Finding(None, What.DELETED, words)
+    return Verdict(trail, 0, None, None, finding, False, "not proven", len(inside), len(outside))

@@ -36,6 +36,8 @@ class Calls:
     sweep = staticmethod(sweeping.sweep)
     spans = staticmethod(pruning.spans)
     heads = staticmethod(trail_pages.heads)
+    names = staticmethod(trail_pages.names)
+    oddities = staticmethod(trail_pages.oddities)
     records = staticmethod(trail_pages.records)
     checkpoints = staticmethod(trail_pages.checkpoints)
     last_mutations = staticmethod(mutations.last)

@@ -42,6 +42,8 @@ def private_file(path: Path) -> Path:
         raise StoreUnavailable(f"`{path}` cannot be opened: {_why(error)}") from error
     if not stat.S_ISREG(found.st_mode):
         raise StoreUnavailable(f"`{path}` is no file: name another folder for the store")
+    if not os.access(path, os.W_OK):
+        raise StoreUnavailable(f"`{path}` can only be read: look at its owner, its mode and how it is mounted")
     if found.st_uid != os.geteuid():
         raise StoreUnavailable(f"`{path}` belongs to another user: name another folder for the store")
     if stat.S_IMODE(found.st_mode) & 0o077:

@@ -8,11 +8,10 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from guideway.interpreter.audit.chain import moment
+from guideway.interpreter.audit.chain import moment, trail_words
 from guideway.interpreter.audit.entry import Entry, Kind
 from guideway.interpreter.audit.keeping import Keeping
 from guideway.interpreter.audit.known_heads import KnownHeads
-from guideway.interpreter.audit.verify import trail_words
 from guideway.interpreter.store.tables import CHECKPOINTS, TRAIL, TRAILS
 from guideway.interpreter.store.work import Work
 

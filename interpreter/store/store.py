@@ -12,7 +12,7 @@ from anyio import to_thread
 
 from guideway.dsl.errors import Code
 from guideway.interpreter.approvals import Binding, Question, Ticket, TicketState, Who, one_line
-from guideway.interpreter.audit.keeping import PLAIN, Head, Keeping, Kept
+from guideway.interpreter.audit.keeping import PLAIN, Head, Keeping, Kept, Oddity
 from guideway.interpreter.notices import Notice, Undelivered
 from guideway.interpreter.quotas import Allowance, Overrun
 from guideway.interpreter.records import Mutation
@@ -135,8 +135,16 @@ class Store:
         return self._sweeps.remove_before(now, keep_seconds)
 
     async def trails(self) -> list[Head]:
-        """Return the head of every trail, by name."""
+        """Return the head of every trail that has one, by name."""
         return await self.opened.look(lambda calls, connection: calls.heads(connection))
+
+    async def names(self) -> list[str]:
+        """Return the names of all trails of which anything is there."""
+        return await self.opened.look(lambda calls, connection: calls.names(connection))
+
+    async def oddities(self) -> list[Oddity]:
+        """Return the first odd row of each trail."""
+        return await self.opened.look(lambda calls, connection: calls.oddities(connection))
 
     async def records(
         self,

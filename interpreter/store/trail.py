@@ -5,7 +5,7 @@ chain. It is gone on with only where it is known, or sealed by a key that is bel
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from guideway.interpreter.audit.chain import BEGINNING, RESERVED, Link, link, trail_of
 from guideway.interpreter.audit.entry import Entry, Kind
+from guideway.interpreter.audit.index import run_in, subject_in
 from guideway.interpreter.audit.keeping import Head, Keeping
 from guideway.interpreter.audit.known_heads import KnownHeads
 from guideway.interpreter.store import mutations
@@ -157,9 +158,8 @@ def _record(entry: Entry, seq: int, prev: str, keeping: Keeping) -> tuple[Link, 
     except Exception as error:  # noqa: BLE001  # whatever it is, it must not keep out all that comes behind it
         # Without the facts: what is private may still be in them.
         _log.error("the facts of a record (%s) cannot be written down: %s", entry.kind.value, type(error).__name__)
-        entry = replace(entry, facts={"run": _text(entry.facts.get("run")), "facts_lost": type(error).__name__})
+        entry = replace(entry, facts={"run": run_in(entry.facts), "facts_lost": type(error).__name__})
         made = link(entry, seq, prev)
-    run_id, subject = found_by(entry.facts)
     row = {
         "trail": made.trail,
         "seq": seq,
@@ -167,8 +167,8 @@ def _record(entry: Entry, seq: int, prev: str, keeping: Keeping) -> tuple[Link, 
         "hash": made.hash,
         "at": entry.at,
         "kind": entry.kind.value,
-        "run_id": run_id,
-        "subject": subject,
+        "run_id": run_in(entry.facts),
+        "subject": subject_in(entry.facts),
     }
     return made, row
 
@@ -180,16 +180,3 @@ def redacted(entry: Entry, keeping: Keeping) -> Entry:
     if not RESERVED.isdisjoint(entry.facts):
         raise ValueError("facts have a key that is not theirs")
     return entry
-
-
-def found_by(facts: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """Return the run and the subject by which a record is found."""
-    caller = facts.get("caller")
-    return _text(facts.get("run")), _text(caller.get("subject") if isinstance(caller, Mapping) else None)
-
-
-def _text(value: object) -> str | None:
-    """Return a text that every database takes: no NUL, no half of a surrogate pair."""
-    if not isinstance(value, str) or "\0" in value:
-        return None
-    return value if value.isascii() or value.encode(errors="ignore").decode() == value else None

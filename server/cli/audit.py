@@ -4,6 +4,7 @@ import argparse
 import re
 import sys
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -13,14 +14,25 @@ from guideway.interpreter.audit.entry import Kind
 from guideway.interpreter.audit.keeping import Head, Kept, TrailReader
 from guideway.interpreter.audit.verifying import pages
 from guideway.server.audit_keeping import pseudonyms
-from guideway.server.cli.audit_proof import FORMATS, belief, export, kept_outside, verify
+from guideway.server.cli.audit_proof import FORMATS, belief, export, kept_outside, show_faults, verify
 from guideway.server.cli.audit_rows import show_row
 from guideway.server.cli.audit_run import Run, find, prove, show
-from guideway.server.cli.audit_source import EVERY, Filter, body_of, every, heads, last, reading
+from guideway.server.cli.audit_source import (
+    EVERY,
+    UNREADABLE,
+    Filter,
+    body_of,
+    every,
+    heads,
+    last,
+    reading,
+    unreadable,
+    warn,
+)
 from guideway.server.cli.audit_times import FORMS, here, read_time
 from guideway.server.cli.command import Command, Complaint, Exit, add_configuration
 from guideway.server.cli.configured import read_caller, read_config
-from guideway.server.cli.console import DIM, Console, write_json
+from guideway.server.cli.console import DIM, RED, Console, write_json
 from guideway.server.config import Config
 
 _MOST: Final = 20  # records that tail shows where no time is given
@@ -169,14 +181,8 @@ def _tail(options: argparse.Namespace, config: Config, trail: str | object) -> i
     async def run() -> None:
         async with reading(config) as reader:
             chosen, others = await heads(reader, trail)
-            is_several = trail is EVERY and len(chosen) > 1
-
-            def say(record: Kept) -> None:
-                if options.json:
-                    sys.stdout.write(record.body + "\n")
-                else:
-                    show_row(console, record, tenant=is_several)
-
+            warn(chosen, Console(options.color, error=True))
+            say = partial(_say, console, as_json=options.json, tenant=trail is EVERY and len(chosen) > 1)
             said = 0
             if count is None:
                 async for record in every(reader, chosen, wanted):
@@ -194,6 +200,16 @@ def _tail(options: argparse.Namespace, config: Config, trail: str | object) -> i
 
     anyio.run(run)
     return Exit.OK
+
+
+def _say(console: Console, record: Kept, *, as_json: bool, tenant: bool) -> None:
+    if as_json:
+        sys.stdout.write(record.body + "\n")
+        return
+    try:
+        show_row(console, record, tenant=tenant)
+    except UNREADABLE:
+        console.line((str(unreadable(record)), RED))
 
 
 def _say_others(options: argparse.Namespace, said: int, others: int) -> None:
@@ -219,7 +235,8 @@ async def _follow(reader: TrailReader, trail: str | object, chosen: list[Head], 
 
 
 def _show(options: argparse.Namespace, config: Config, trail: str | object) -> int:
-    believes, outside = belief(config, options), kept_outside(config, options, own=True)
+    believes = belief(config, options)
+    outside, faults = kept_outside(config, options, own=True)
 
     async def run() -> tuple[Run, Any]:
         async with reading(config) as reader:
@@ -228,12 +245,16 @@ def _show(options: argparse.Namespace, config: Config, trail: str | object) -> i
             return found, await prove(reader, found, believes, outside.get(found.head.trail, ()))
 
     found, verdict = anyio.run(run)
+    show_faults(Console(options.color, error=True), faults)
     if options.json:
         records = [{"seq": record.seq, "hash": record.hash, **body_of(record)} for record in found.records]
         write_json({"trail": found.head.trail, "records": records, "proof": verdict.to_json()})
     else:
-        show(Console(options.color), found, verdict)
-    return Exit.OK if verdict.whole else Exit.FAILED
+        try:
+            show(Console(options.color), found, verdict)
+        except UNREADABLE:
+            raise Complaint("a record of this run does not read: guideway audit verify", code="record") from None
+    return Exit.OK if verdict.sound else Exit.FAILED
 
 
 COMMAND = Command(

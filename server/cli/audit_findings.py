@@ -6,8 +6,9 @@ from pathlib import Path
 
 import anyio
 
+from guideway.interpreter.audit.chain import trail_words
 from guideway.interpreter.audit.findings import Finding as Fault
-from guideway.interpreter.audit.verify import Verifier, trail_words
+from guideway.interpreter.audit.verify import Verifier
 from guideway.server.audit_keeping import believed, keeping
 from guideway.server.cli.audit_source import EVERY, heads, reading
 from guideway.server.cli.command import Complaint
@@ -85,7 +86,9 @@ async def _read_ends(config: Config) -> dict[str, Fault | None]:
     found: dict[str, Fault | None] = {}
     async with reading(config) as reader:
         for head in (await heads(reader, EVERY))[0]:
-            verifier = Verifier(head.trail, head, belief=belief, after=head.seq - 1)
+            inside = await reader.checkpoints(head.trail)
+            stated = head if head.stated else None
+            verifier = Verifier(head.trail, stated, inside=inside, belief=belief, after=head.seq - 1)
             for record in await reader.records(head.trail, after=head.seq - 1, most=1):
                 verifier.take(record)
             found[head.trail] = verifier.verdict().finding

@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import wrap
@@ -12,15 +12,15 @@ from typing import BinaryIO, Final, TextIO
 
 import anyio
 
+from guideway.interpreter.audit.chain import trail_words
 from guideway.interpreter.audit.exported import NotExported, lines, span, verify_file
 from guideway.interpreter.audit.findings import Verdict
 from guideway.interpreter.audit.keeping import Head, TrailReader
-from guideway.interpreter.audit.sealed import Belief, Unbelieved
-from guideway.interpreter.audit.verify import trail_words
+from guideway.interpreter.audit.sealed import Belief
 from guideway.interpreter.audit.verifying import by_trail, pages, verify_store
 from guideway.server.audit_anchor import read_checkpoints
 from guideway.server.audit_keeping import believed
-from guideway.server.cli.audit_source import EVERY, heads, reading
+from guideway.server.cli.audit_source import EVERY, UNREADABLE, heads, reading, unreadable, warn
 from guideway.server.cli.command import Complaint, Exit
 from guideway.server.cli.console import BOLD, DIM, GREEN, RED, YELLOW, Console, write_json
 from guideway.server.cli.files import STDIN
@@ -29,6 +29,7 @@ from guideway.server.config import Config
 FORMATS: Final = ("jsonl", "ocsf", "cef")
 _CHUNK: Final = 1_048_576
 _COLUMNS: Final = 68
+_FAULTS: Final = 5
 
 
 def belief(config: Config, options: argparse.Namespace) -> Belief:
@@ -41,7 +42,8 @@ def belief(config: Config, options: argparse.Namespace) -> Belief:
 
 def verify(config: Config, options: argparse.Namespace, trail: str | object) -> int:
     """Verify the store, or a file, and say what was found."""
-    believes, outside = belief(config, options), kept_outside(config, options, own=options.what is None)
+    believes = belief(config, options)
+    outside, faults = kept_outside(config, options, own=options.what is None)
     if options.what is not None:
         verdicts = _verify_file(options.what, believes, outside)
     else:
@@ -52,25 +54,36 @@ def verify(config: Config, options: argparse.Namespace, trail: str | object) -> 
                 return [verdict async for verdict in verify_store(reader, believes, outside, name)]
 
         verdicts = anyio.run(run)
-    is_whole = all(verdict.whole for verdict in verdicts)
+    is_sound = all(verdict.sound for verdict in verdicts) and not faults
     if options.json:
-        write_json({"whole": is_whole, "trails": [verdict.to_json() for verdict in verdicts]})
+        is_whole = is_sound and all(verdict.whole for verdict in verdicts)
+        trails = [verdict.to_json() for verdict in verdicts]
+        write_json({"whole": is_whole, "trails": trails, "checkpoint_faults": faults})
     else:
         console = Console(options.color)
         for verdict in verdicts:
             _show(console, verdict)
+        show_faults(console, faults)
         if not verdicts:
             console.line("there is no such trail" if trail is not EVERY else "there is no trail yet")
-        elif not outside and is_whole and options.what is None:
+        elif not outside and is_sound and options.what is None:
             console.line(("an old copy of the whole store would be whole too: --checkpoints tells one", DIM))
-    return Exit.OK if is_whole else Exit.FAILED
+    return Exit.OK if is_sound else Exit.FAILED
+
+
+def show_faults(console: Console, faults: Sequence[str]) -> None:
+    """Write what is wrong with files of checkpoints."""
+    for fault in faults[:_FAULTS]:
+        console.line(("NOT WHOLE ", f"{BOLD};{RED}"), fault)
+    if len(faults) > _FAULTS:
+        console.line(f"          and {len(faults) - _FAULTS} more such lines")
 
 
 def _show(console: Console, verdict: Verdict) -> None:
-    state, its = ("whole", GREEN) if verdict.whole else ("NOT WHOLE", RED)
+    state, its = ("whole", GREEN) if verdict.whole else ("part", GREEN) if verdict.sound else ("NOT WHOLE", RED)
     stretch = "no records" if verdict.first is None else f"records {verdict.first:,} to {verdict.last or 0:,}"
-    part = "" if verdict.after is None else ", a part: nothing is said of those before"
-    said = f": {stretch}{part}" if verdict.whole else ""
+    part = "" if verdict.after is None else ", and nothing is said of others"
+    said = f": {stretch}{part}" if verdict.sound else ""
     console.line((f"{state:<10}", f"{BOLD};{its}"), trail_words(verdict.trail), said)
     for line in wrap(verdict.finding.words, _COLUMNS) if verdict.finding is not None else ():
         console.line(f"          {line}")
@@ -80,28 +93,27 @@ def _show(console: Console, verdict: Verdict) -> None:
         console.line((f"          held against {verdict.checkpoints} checkpoints{outside}", DIM))
 
 
-def kept_outside(config: Config, options: argparse.Namespace, *, own: bool) -> dict[str, list[str]]:
-    """Return the checkpoints that are kept outside: of the files that are named, else of the configured one.
+def kept_outside(config: Config, options: argparse.Namespace, *, own: bool) -> tuple[dict[str, list[str]], list[str]]:
+    """Return the checkpoints that are kept outside, and what is wrong with their files, in words.
 
-    That is ``own`` to the configured store, and has nothing to do with a file from elsewhere. Raises ``Complaint``.
+    They are of the files that are named, else of the configured one. That is ``own`` to the configured store, and has
+    nothing to do with a file from elsewhere. Raises ``Complaint``.
     """
     named = [Path(name) for name in options.checkpoints or ()]
     configured = config.audit.checkpoint_file
     if not named and own and configured is not None and configured.exists():
         named = [configured]
     seals: list[str] = []
+    faults: list[str] = []
     for path in named:
         try:
-            seals += read_checkpoints(path)
-            by_trail(seals)
+            found, wrong = read_checkpoints(path)
         except OSError as error:
             reason = (error.strerror or type(error).__name__).lower()
             raise Complaint(f"cannot read `{path}`: {reason}", code="file") from None
-        except Unbelieved as error:
-            raise Complaint(f"`{path}` holds no checkpoints: one {error}", code="file") from None
-        except ValueError as error:
-            raise Complaint(f"`{path}` holds no checkpoints: {error}", code="file") from None
-    return by_trail(seals)
+        seals += found
+        faults += [f"`{path}`: {fault}" for fault in wrong]
+    return by_trail(seals), faults
 
 
 def _verify_file(name: str, believes: Belief, outside: dict[str, list[str]]) -> list[Verdict]:
@@ -147,6 +159,7 @@ def export(config: Config, options: argparse.Namespace, trail: str | object) -> 
         count = 0
         async with reading(config) as reader:
             chosen, _ = await heads(reader, trail)
+            warn(chosen, Console(options.color, error=True))
             for head in chosen:
                 async for line in _exported(reader, head, options):
                     stream.write(line + "\n")
@@ -184,7 +197,10 @@ async def _exported(reader: TrailReader, head: Head, options: argparse.Namespace
     if first is None:
         return
     async for record in pages(reader, head.trail, after=first - 1, last=last):
-        yield ocsf.line(record) if options.format == "ocsf" else cef.line(record)
+        try:
+            yield ocsf.line(record) if options.format == "ocsf" else cef.line(record)
+        except UNREADABLE:
+            raise unreadable(record) from None
 
 
 def _private(path: str, flags: int) -> int:

@@ -9,11 +9,13 @@ from typing import Any, Final
 from guideway.dsl.errors import Refusal
 from guideway.dsl.parser import Limits, parse
 from guideway.dsl.printer import format_program
+from guideway.interpreter.audit.chain import trail_words
 from guideway.interpreter.audit.entry import Kind
+from guideway.interpreter.audit.exported import span
 from guideway.interpreter.audit.findings import Verdict
 from guideway.interpreter.audit.keeping import Head, Kept, TrailReader
 from guideway.interpreter.audit.sealed import Belief
-from guideway.interpreter.audit.verify import Verifier, trail_words
+from guideway.interpreter.audit.verify import Verifier
 from guideway.interpreter.audit.verifying import PAGE, pages
 from guideway.interpreter.risk import Tier
 from guideway.server.cli.audit_rows import color, words
@@ -50,7 +52,7 @@ async def find(reader: TrailReader, chosen: Sequence[Head], run_id: str) -> Run:
     for head in chosen:
         meant: set[str] = set()
         mine: list[Kept] = []
-        end = head.seq
+        _, end = await span(reader, head, None, None)
         while end > 0:
             after = max(0, end - PAGE)
             page = await reader.records(head.trail, after=after, most=end - after)
@@ -108,7 +110,9 @@ async def prove(reader: TrailReader, run: Run, belief: Belief, outside: Sequence
     """Verify the trail from the run's first record on: from there each record is held by the seal of the end."""
     trail, after = run.head.trail, run.records[0].seq - 1
     inside = await reader.checkpoints(trail)
-    verifier = Verifier(trail, run.head, inside=inside, outside=outside, belief=belief, after=after)
+    verifier = Verifier(
+        trail, run.head if run.head.stated else None, inside=inside, outside=outside, belief=belief, after=after
+    )
     async for record in pages(reader, trail, after=after, last=run.head.seq):
         verifier.take(record)
     return verifier.verdict()

@@ -5,19 +5,29 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from guideway.interpreter.audit.chain import read_body
+from guideway.interpreter.audit.chain import read_body, trail_words
 from guideway.interpreter.audit.exported import span
-from guideway.interpreter.audit.keeping import Head, Kept, TrailReader
+from guideway.interpreter.audit.keeping import Head, Kept, Oddity, TrailReader
 from guideway.interpreter.audit.privacy import PSEUDONYM, Pseudonyms
 from guideway.interpreter.audit.verifying import PAGE, pages
 from guideway.interpreter.records import StoreUnavailable
 from guideway.server.audit_section import AuditSection
 from guideway.server.cli.command import Complaint
+from guideway.server.cli.console import RED, Console
 from guideway.server.config import Config
 from guideway.server.stores import NoStore, is_there, open_configured
 
 EVERY: Final = object()
 """Every trail that there is."""
+
+UNREADABLE: Final = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
+"""What is raised by what reads a record whose facts are not those of its kind."""
+
+
+def unreadable(record: Kept) -> Complaint:
+    """Return the complaint about a record that somebody else must have written."""
+    where = f"record {record.seq} of {trail_words(record.trail)}"
+    return Complaint(f"{where} does not read: guideway audit verify", code="record")
 
 
 @asynccontextmanager
@@ -50,6 +60,14 @@ class _Nothing:
         """Return none."""
         return []
 
+    async def names(self) -> list[str]:
+        """Return none."""
+        return []
+
+    async def oddities(self) -> list[Oddity]:
+        """Return none."""
+        return []
+
     async def records(self, trail: str, **_: Any) -> list[Kept]:
         """Return none."""
         return []
@@ -60,10 +78,28 @@ class _Nothing:
 
 
 async def heads(reader: TrailReader, trail: str | object) -> tuple[list[Head], int]:
-    """Return the heads of the trails that were asked for, and how many others there are."""
-    found = await reader.trails()
-    chosen = found if trail is EVERY else [head for head in found if head.trail == trail]
+    """Return the heads of the trails that were asked for, and how many others there are.
+
+    Where the store has none any more, the last record stands in for it: what is there can be looked at.
+    """
+    found = {head.trail: head for head in await reader.trails()}
+    for name in await reader.names():
+        if name not in found:
+            found |= {last.trail: _standing_in(last) for last in await reader.records(name, most=1, newest=True)}
+    chosen = [found[name] for name in sorted(found) if trail is EVERY or name == trail]
     return chosen, len(found) - len(chosen)
+
+
+def _standing_in(last: Kept) -> Head:
+    return Head(last.trail, last.seq, last.hash, None, stated=False)
+
+
+def warn(chosen: Sequence[Head], console: Console) -> None:
+    """Say which of some trails the store does not state the end of."""
+    for head in chosen:
+        if not head.stated:
+            name = trail_words(head.trail)
+            console.line((f"the store does not say any more where {name} ends: guideway audit verify", RED))
 
 
 @dataclass(frozen=True, slots=True)

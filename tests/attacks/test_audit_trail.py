@@ -214,8 +214,8 @@ def end_at(seq: int) -> Tamper:
         f"DELETE FROM guideway_trail WHERE trail = '' AND seq > {seq}",
         f"DELETE FROM guideway_checkpoints WHERE trail = '' AND seq > {seq}",
         f"UPDATE guideway_trails SET seq = {seq}, hash = (SELECT hash FROM guideway_trail WHERE trail = '' AND "
-        f"seq = {seq}), seal = (SELECT seal FROM guideway_checkpoints WHERE trail = '' AND seq = {seq}) "
-        "WHERE trail = ''",
+        f"seq = {seq}), seal = (SELECT seal FROM guideway_checkpoints WHERE trail = '' AND seq = {seq}), "
+        f"checkpoint_seq = {seq} WHERE trail = ''",
     )
 
 

@@ -5,7 +5,9 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import anyio
@@ -18,12 +20,12 @@ from tests.interpreter.trails import CALLER, NOW, Memory, restarts, signer
 from guideway.interpreter.audit.entry import Entry, Kind
 from guideway.interpreter.audit.exported import NotExported, lines, verify_file
 from guideway.interpreter.audit.findings import Verdict, What
+from guideway.interpreter.audit.index import run_in, subject_in
 from guideway.interpreter.audit.privacy import COVERS, REMOVED, Matter, Pseudonyms, private
 from guideway.interpreter.audit.seal import Believed, Signer, public_keys
 from guideway.interpreter.audit.sealed import Nobody, Unbelieved, unproven
-from guideway.interpreter.audit.verify import NOT_SIGNED, Verifier, run_in, subject_in
+from guideway.interpreter.audit.verify import NOT_SIGNED
 from guideway.interpreter.audit.verifying import by_trail, verify_store
-from guideway.interpreter.store.trail import found_by
 
 KEY = "0123456789abcdef0123456789abcdef"
 
@@ -91,8 +93,8 @@ def test_keys_are_read_from_pem_jwk_and_jwk_sets() -> None:
         '{"keys":[]}',
         '{"keys":3}',
         '{"kty":"oct","k":"c2VjcmV0LXRoYXQtaXM"}',
-        OKPKey.generate_key("X25519").as_pem(private=True).decode(),
-        OKPKey.generate_key("Ed25519").as_pem(private=False).decode(),
+        pytest.param(OKPKey.generate_key("X25519").as_pem(private=True).decode(), id="X25519"),
+        pytest.param(OKPKey.generate_key("Ed25519").as_pem(private=False).decode(), id="public"),
     ],
 )
 def test_what_is_no_private_ed25519_key_is_refused_without_a_word_of_it(text: str) -> None:
@@ -121,16 +123,16 @@ def test_a_seal_is_believed_from_a_believed_key_alone() -> None:
             Believed([mine.public]).read(text)
 
 
-def test_what_a_record_is_found_by_is_the_same_for_the_store_and_for_a_verifier() -> None:
-    for facts in (
-        {"run": "r", "caller": {"subject": "mona"}},
-        {"run": 5, "caller": {"subject": None}},
-        {"run": "a\0b", "caller": {"subject": "\ud800"}},
-        {"caller": "mona", "by": {"subject": "ada"}},
-        {},
+def test_what_a_record_is_found_by_is_a_text_that_every_database_takes() -> None:
+    for facts, found in (
+        ({"run": "r", "caller": {"subject": "mona"}}, ("r", "mona")),
+        ({"run": 5, "caller": {"subject": None}}, (None, None)),
+        ({"run": "a\0b", "caller": {"subject": "\ud800"}}, (None, None)),
+        ({"caller": "mona", "by": {"subject": "ada"}}, (None, None)),
+        ({}, (None, None)),
     ):
-        body: dict[str, Any] = facts
-        assert found_by(body) == (run_in(body), subject_in(body))
+        body: Mapping[str, Any] = facts
+        assert (run_in(body), subject_in(body)) == found
 
 
 @settings(max_examples=60, deadline=None)
@@ -197,6 +199,8 @@ def test_a_part_goes_on_to_the_next_seal_and_is_proven_by_it() -> None:
     (found,) = verified(written, SIGNER)
     assert found.proven
     assert (found.first, found.last, found.after) == (25, 40, 24)
+    assert found.sound
+    assert not found.whole
     (cut,) = verified([written[0], *written[2:]], SIGNER)
     assert cut.finding is not None
     assert (cut.finding.what, cut.finding.seq) == (What.DROPPED, 25)
@@ -232,7 +236,17 @@ def test_tampering_with_an_exported_file_is_found(name: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [b"", b"\n", b'{"export":"head"}\n', b'{"export":"map","trail":""}\n', b'{"export":"part","trail":"","after":"x"}'],
+    [
+        b"",
+        b"\n",
+        b'{"export":"head"}\n',
+        b'{"export":"map","trail":""}\n',
+        b'{"export":"part","trail":"","after":"x"}',
+        b'{"export":"part","trail":"","after":-1}',
+        b'{"export":"part","trail":"","after":1e999}',
+        b'{"export":"part","trail":"","after":1}\n{"export":"part","trail":"","after":2}',
+        b'{"export":"head","trail":"","seq":1,"hash":"","seal":null}\n' * 2,
+    ],
 )
 def test_what_is_no_export_is_refused(text: bytes) -> None:
     with pytest.raises(NotExported):
@@ -246,6 +260,19 @@ def test_an_export_may_be_older_than_a_checkpoint_and_then_ends_before_it() -> N
     finding = verified(written, SIGNER, trail.seals)[0].finding
     assert finding is not None
     assert finding.what is What.CUT_OFF
+
+
+def test_a_file_that_says_to_be_a_part_is_never_whole_and_held_against_what_is_kept_outside() -> None:
+    """Else one line would let a file that was cut off, or written anew, pass for the trail."""
+    trail = Memory(SIGNER).append(restarts(20), checkpoint_every=20)
+    written = exported(trail, None, NOW + 9)
+    assert written[0] == '{"export":"part","trail":"","after":0}'
+    (found,) = verified(written, SIGNER, trail.seals)
+    assert (found.sound, found.whole, found.outside) == (True, False, 2)
+    rewritten = Memory(SIGNER).append([*islice(restarts(20), 4), *islice(restarts(40), 10, 66)], checkpoint_every=99)
+    (found,) = verified([written[0], *exported(rewritten)], SIGNER, trail.seals)
+    assert found.finding is not None
+    assert found.finding.what is What.REWRITTEN
 
 
 # What is private
@@ -346,14 +373,41 @@ def test_a_private_record_is_hashed_without_what_is_private() -> None:
     assert "mona" not in Memory().append([entry]).rows[0].body
 
 
-def test_a_head_that_nobody_says_is_a_trail_that_was_cut_off() -> None:
+def test_a_trail_whose_head_is_gone_is_not_whole() -> None:
     trail = Memory(SIGNER).append(restarts(2))
-    verifier = Verifier("", None, inside=trail.seals, belief=Believed([SIGNER.public]))
-    for row in trail.rows:
-        verifier.take(row)
-    finding = verifier.verdict().finding
+    trail.head = None
+    finding = verdict(trail, SIGNER).finding
     assert finding is not None
-    assert finding.what is What.CUT_OFF
+    assert (finding.what, finding.seq) == (What.HEAD, 7)
+
+
+def test_a_trail_of_which_only_a_checkpoint_is_left_is_missing() -> None:
+    trail = Memory(SIGNER).append(restarts(20), checkpoint_every=20)
+    trail.head = None
+    trail.rows.clear()
+    finding = verdict(trail, SIGNER).finding
+    assert finding is not None
+    assert finding.what is What.DELETED
+    assert "names its record 60" in finding.words
+
+
+def test_a_head_that_says_to_have_a_checkpoint_has_it() -> None:
+    trail = Memory(SIGNER).append(restarts(20), checkpoint_every=20)
+    assert trail.head is not None
+    trail.head = replace(trail.head, checkpoint=60)
+    assert verdict(trail, SIGNER).whole
+    trail.seals.pop()
+    finding = verdict(trail, SIGNER).finding
+    assert finding is not None
+    assert (finding.what, finding.seq) == (What.CHECKPOINT, 60)
+
+
+def test_a_trail_that_was_signed_later_says_up_to_where_it_was_not() -> None:
+    trail = Memory(SIGNER).append(restarts(2))
+    trail.append([Entry(Kind.TRAIL_SIGNED, None, NOW, {"unsigned_to": 6, "kid": SIGNER.kid})])
+    found = verdict(trail, SIGNER)
+    assert found.whole
+    assert found.proof.endswith("; up to record 6 it was not signed before")
 
 
 def test_an_emptied_trail_is_not_whole() -> None:

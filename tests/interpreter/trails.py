@@ -9,9 +9,9 @@ from joserfc.jwk import OKPKey
 
 from guideway.interpreter.audit.chain import BEGINNING, link, trail_of
 from guideway.interpreter.audit.entry import Entry, Kind
-from guideway.interpreter.audit.keeping import Head, Kept, Sealer
+from guideway.interpreter.audit.index import run_in, subject_in
+from guideway.interpreter.audit.keeping import Head, Kept, Oddity, Sealer
 from guideway.interpreter.audit.seal import Signer
-from guideway.interpreter.audit.verify import run_in, subject_in
 
 NOW = 1_900_000_000.0
 CALLER = {
@@ -82,6 +82,14 @@ class Memory:
     async def trails(self) -> list[Head]:
         """Return the one head."""
         return [] if self.head is None else [self.head]
+
+    async def names(self) -> list[str]:
+        """Return the one name, where there is anything."""
+        return [self.name] if self.rows or self.seals or self.head else []
+
+    async def oddities(self) -> list[Oddity]:
+        """Return none."""
+        return []
 
     async def records(
         self,

@@ -131,7 +131,7 @@ async def test_a_trail_on_a_disk_that_can_only_be_read_waits_and_goes_on_when_it
     await anyio.run_process(["mount", "-o", "remount,ro", str(small)])
     store, _ = open_store(folder=small / "store", keeping=keeping())
     store.trail.put([entry(2)])
-    with pytest.raises(StoreUnavailable, match="read-only file system"):
+    with pytest.raises(StoreUnavailable, match="can only be read"):
         await store.trail.written()
     await anyio.run_process(["mount", "-o", "remount,rw", str(small)])
     await add(store, 3)

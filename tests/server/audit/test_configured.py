@@ -15,9 +15,9 @@ from guideway.server.audit_keeping import believed, keeping
 from guideway.server.audit_section import AuditSection
 from guideway.server.config import load
 from guideway.server.stores import NoStore, open_configured
-from tests.interpreter.trails import CALLER, restarts
+from tests.interpreter.trails import CALLER, restarts, signer
 
-SEALS = ["aa.bb.cc", "dd.ee.ff"]
+SEALS = [signer().seal("", seq, "0" * 64, 1_900_000_000.0) for seq in (1, 2)]
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_a_store_is_kept_as_configured(key: Path, tmp_path: Path) -> None:
         return list(seals), subjects
 
     seals, subjects = anyio.run(run)
-    assert seals == read_checkpoints(tmp_path / "elsewhere")
+    assert (seals, []) == read_checkpoints(tmp_path / "elsewhere")
     assert len(seals) == 1
     assert len(set(subjects)) == 1
     assert str(subjects[0]).startswith("private:")
@@ -116,7 +116,7 @@ def test_each_checkpoint_is_a_line_of_a_file_that_is_its_owners_and_of_the_log(
     with caplog.at_level(logging.INFO, "guideway"):
         for seal in SEALS:
             anchor(seal)
-    assert read_checkpoints(file) == SEALS
+    assert read_checkpoints(file) == (SEALS, [])
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert all(seal in caplog.text for seal in SEALS)
 
@@ -124,10 +124,9 @@ def test_each_checkpoint_is_a_line_of_a_file_that_is_its_owners_and_of_the_log(
 def test_a_line_that_was_cut_off_is_no_checkpoint_and_swallows_none(tmp_path: Path) -> None:
     file = tmp_path / "checkpoints"
     file.write_text(f"{SEALS[0]}\naa.b")
-    assert read_checkpoints(file) == SEALS[:1]
-    file.write_text(f"{SEALS[0]}\naa.bb.c")
+    assert read_checkpoints(file) == (SEALS[:1], [])
     Anchor(file)(SEALS[1])
-    assert read_checkpoints(file) == [SEALS[0], "aa.bb.c", SEALS[1]]
+    assert read_checkpoints(file) == (SEALS, ["line 2 is no checkpoint"])
 
 
 def test_a_checkpoint_file_is_no_way_to_write_elsewhere(tmp_path: Path) -> None:
@@ -139,13 +138,12 @@ def test_a_checkpoint_file_is_no_way_to_write_elsewhere(tmp_path: Path) -> None:
     assert victim.read_text() == "as it was\n"
 
 
-def test_checkpoints_are_read_out_of_a_log_too(tmp_path: Path) -> None:
+def test_checkpoints_are_read_out_of_a_log_too_and_what_is_none_hides_none(tmp_path: Path) -> None:
     file = tmp_path / "log"
-    file.write_text(f"INFO guideway.server.audit_anchor: checkpoint of the audit trail: {SEALS[0]}\n\n")
-    assert read_checkpoints(file) == SEALS[:1]
-    file.write_text("INFO something else\n")
-    with pytest.raises(ValueError, match="line 1"):
-        read_checkpoints(file)
+    said = f"INFO guideway.server.audit_anchor: checkpoint of the audit trail: {SEALS[0]}\n\n"
+    file.write_bytes(f"{said}INFO something else\n".encode() + b"\xff\n" + b"x" * 100_000 + f"\n{SEALS[1]}\n".encode())
+    faults = [f"line {number} is no checkpoint" for number in (3, 4, 5)]
+    assert read_checkpoints(file) == (SEALS, faults)
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
