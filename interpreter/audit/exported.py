@@ -7,6 +7,8 @@ has come to, its ``checkpoint`` lines before that, and before all a ``part`` whe
 import json
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any, BinaryIO, Final
 
 from guideway.interpreter.audit.chain import hash_of, read_body
@@ -43,12 +45,18 @@ async def lines(
     if (since is not None and first > 1) or end.seq < head.seq:
         yield _line("part", trail=trail, after=first - 1)
     async for record in pages(reader, trail, after=first - 1, last=end.seq):
-        yield record.body
+        yield _record_line(record.body)
     for seal, text in seals:
         if seal is None or first - 1 <= seal.seq <= end.seq:
             yield _line("checkpoint", trail=trail, seal=text)
     if end.stated:
         yield _line("head", trail=trail, seq=end.seq, hash=end.hash, seal=end.seal)
+
+
+def _record_line(body: str) -> str:
+    """Return a body as one line that is a record's, also where somebody else has written that: it says no more then."""
+    line = body.replace("\n", " ").replace("\r", " ")
+    return line if line and not line.startswith(_OURS.decode()) else f" {line}"
 
 
 def _named(seal: str) -> Seal | None:
@@ -84,8 +92,23 @@ class _Said:
         """Return those seals of elsewhere that this can be held against: all of them, unless it is a part."""
         if self.after is None:
             return list(seals)
-        end = 0 if self.head is None else self.head.seq
-        return [seal for seal in seals if self.after <= unproven(seal).seq <= end]
+        return [seal for seal in seals if self.after <= unproven(seal).seq <= self._end]
+
+    def beyond(self, seals: Iterable[str], belief: Belief) -> int | None:
+        """Return the furthest place that is known of from elsewhere and lies behind this, where it is a part."""
+        places = [] if self.after is None else [unproven(seal).seq for seal in _believed(seals, belief)]
+        return max((place for place in places if place > self._end), default=None)
+
+    @property
+    def _end(self) -> int:
+        return 0 if self.head is None else self.head.seq
+
+
+def _believed(seals: Iterable[str], belief: Belief) -> Iterator[str]:
+    for seal in seals:
+        with suppress(Unbelieved):
+            belief.read(seal)
+            yield seal
 
 
 def verify_file(file: BinaryIO, belief: Belief, outside: Mapping[str, list[str]]) -> list[Verdict]:
@@ -121,7 +144,13 @@ def verify_file(file: BinaryIO, belief: Belief, outside: Mapping[str, list[str]]
         verifiers[trail].take(Kept(trail, place, body, hash_of(body), 0.0, kind, None, None))
     if not is_export:
         raise NotExported("it has no record of one")
-    return [verifiers[trail].verdict() for trail in sorted(verifiers)]
+    verdicts = [verifiers[trail].verdict() for trail in sorted(verifiers)]
+    return [
+        replace(each, beyond=said[each.trail].beyond(outside.get(each.trail, ()), belief))
+        if each.trail in said
+        else each
+        for each in verdicts
+    ]
 
 
 def _record(body: str) -> tuple[str, int, str] | None:
@@ -146,23 +175,27 @@ def _said(file: BinaryIO) -> dict[str, _Said]:
             match members["export"]:
                 case "part":
                     _require(about.after is None, number, "says again which part it is")
-                    about.after = int(members["after"])
-                    _require(about.after >= 0, number, "begins before the first record")
+                    about.after = _place(members["after"], number)
                 case "checkpoint":
                     about.seals.append(str(members["seal"]))
                 case "head":
                     _require(about.head is None, number, "says again where the trail ends")
                     seal = members["seal"]
                     about.head = Head(
-                        str(members["trail"]), int(members["seq"]), str(members["hash"]), seal and str(seal)
+                        str(members["trail"]), _place(members["seq"], number), str(members["hash"]), seal and str(seal)
                     )
                 case other:
                     raise NotExported(f"line {number} is of a kind that is not known: {other}")
-        except (LookupError, TypeError, OverflowError, RecursionError) as error:
+        except (LookupError, TypeError, RecursionError) as error:
             raise NotExported(f"line {number} does not read: {type(error).__name__}") from None
         except ValueError as error:
             raise error if isinstance(error, NotExported) else NotExported(f"line {number} does not read") from None
     return found
+
+
+def _place(value: Any, number: int) -> int:
+    _require(type(value) is int and value >= 0, number, "names a place where no record can be")
+    return int(value)
 
 
 def _require(is_so: bool, number: int, otherwise: str) -> None:  # it is what is required

@@ -43,7 +43,8 @@ class Verdict:
     ``first`` and ``last`` are the places of the records that were read, None where there are none. ``proven`` says
     that believed keys signed the end, ``proof`` by what that is so, or what of it cannot be proven. ``checkpoints`` and
     ``outside`` count the seals that were held against the records, from the store and from elsewhere. ``after`` is set
-    where only a part was there to be looked at: the records behind that place.
+    where only a part was there to be looked at: the records behind that place. ``beyond`` is the furthest place behind
+    it that a checkpoint from elsewhere names, None where none does.
     """
 
     trail: str
@@ -56,6 +57,7 @@ class Verdict:
     checkpoints: int
     outside: int
     after: int | None = None
+    beyond: int | None = None
 
     @property
     def sound(self) -> bool:
@@ -82,4 +84,5 @@ class Verdict:
             "checkpoints": self.checkpoints,
             "checkpoints_outside": self.outside,
             "part_after": self.after,
+            "beyond_part": self.beyond,
         }

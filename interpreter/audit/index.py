@@ -1,7 +1,7 @@
 """What a record is found by beside its body: by one who writes it, and by one who holds it against that."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 
 def run_in(body: Mapping[str, Any]) -> str | None:
@@ -15,8 +15,12 @@ def subject_in(body: Mapping[str, Any]) -> str | None:
     return _text(caller.get("subject")) if isinstance(caller, Mapping) else None
 
 
-def _text(value: object) -> str | None:
-    """Return a text that every database takes: no NUL, no half of a surrogate pair."""
+def is_text(value: object) -> TypeGuard[str]:
+    """Say whether a value is a text that every database takes: no NUL, no half of a surrogate pair."""
     if not isinstance(value, str) or "\0" in value:
-        return None
-    return value if value.isascii() or value.encode(errors="ignore").decode() == value else None
+        return False
+    return value.isascii() or value.encode(errors="ignore").decode() == value
+
+
+def _text(value: object) -> str | None:
+    return value if is_text(value) else None

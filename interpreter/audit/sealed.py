@@ -5,6 +5,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from guideway.interpreter.audit.index import is_text
+
 _MOST_CHARACTERS: Final = 4_096
 _MOST_RECORDS: Final = 2**63 - 1  # the last place that a database can count to
 
@@ -62,16 +64,10 @@ def unproven(text: str) -> Seal:
         raise Unbelieved("is none: it does not read") from None
     if type(seal.seq) is not int or not 1 <= seal.seq <= _MOST_RECORDS:
         raise Unbelieved("is none: it names no record")
-    if not all(_is_text(each) for each in (seal.trail, seal.hash, seal.at, seal.kid)):
+    # A trail that a store cannot be asked for would keep all else unread.
+    if not all(is_text(each) for each in (seal.trail, seal.hash, seal.at, seal.kid)):
         raise Unbelieved("is none: it does not read")
     return seal
-
-
-def _is_text(value: Any) -> bool:
-    """Say whether a value is a text that a store can be asked for: one that it cannot be would keep all else unread."""
-    if not isinstance(value, str) or "\0" in value:
-        return False
-    return value.isascii() or value.encode(errors="ignore").decode() == value
 
 
 def _decoded(part: str) -> Any:

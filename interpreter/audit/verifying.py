@@ -67,8 +67,10 @@ async def _verify(
     """Verify a trail. One that was added to, or shortened as it is configured, meanwhile, is read again."""
     for _ in range(_TRIES):
         verdict = await _verify_once(reader, trail, head, belief, list(outside))
+        if verdict.sound:
+            break
         now = await _head(reader, trail)
-        if verdict.sound or now is None or now == head:
+        if now is None or now == head:
             break
         head = now
     return verdict

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from guideway.interpreter.audit.chain import read_body
 from guideway.interpreter.audit.entry import Kind
 from guideway.interpreter.audit.keeping import Head, Kept, Oddity
+from guideway.interpreter.audit.sealed import Unbelieved, unproven
 from guideway.interpreter.store.tables import CHECKPOINTS, TRAIL, TRAILS
 
 _HEAD: Final = ("trail", "seq", "hash", "seal", "checkpoint_seq")
@@ -49,7 +50,7 @@ _CALLED: Final = {TRAIL: "record", CHECKPOINTS: "checkpoint"}
 
 def heads(connection: sa.Connection) -> list[Head]:
     """Return the head of every trail that has one, by name."""
-    query = sa.select(*_as_it_is(connection, TRAILS, _HEAD)).order_by(TRAILS.c.trail)
+    query = _named(connection, TRAILS, sa.select(*_as_it_is(connection, TRAILS, _HEAD)).order_by(TRAILS.c.trail))
     made = []
     for trail, seq, digest, seal, checkpoint in connection.execute(query):
         if type(seq) is int:
@@ -59,22 +60,19 @@ def heads(connection: sa.Connection) -> list[Head]:
 
 
 def names(connection: sa.Connection) -> list[str]:
-    """Return the names of all trails of which anything is there."""
-    return sorted({name for table in (TRAIL, TRAILS, CHECKPOINTS) for name in _names(connection, table)})
+    """Return the names of all trails of which anything is there. What is no text is none: those are oddities."""
+    return sorted({_text(name) for table in _TYPES for name in _names(connection, table)})
 
 
-def _names(connection: sa.Connection, table: sa.Table) -> Iterator[str]:
+def _names(connection: sa.Connection, table: sa.Table) -> Iterator[Any]:
     """Yield the names in one table, from each to the next: there may be a million records, and a few trails."""
     column = table.c.trail
-    (name,) = _as_it_is(connection, table, ("trail",))
-    query = sa.select(name, _type_of(connection, column)).order_by(column).limit(1)
-    found = connection.execute(query).one_or_none()
-    while found is not None:
-        read, of_type = found
-        yield _text(read)
-        if of_type != "text":
-            return  # those behind it are no texts either: they are oddities, with their names
-        found = connection.execute(query.where(column > sa.cast(read, sa.Text))).one_or_none()
+    first = sa.select(*_as_it_is(connection, table, ("trail",))).order_by(column).limit(1)
+    query = _named(connection, table, first)
+    name = connection.scalar(query)
+    while name is not None:
+        yield name
+        name = connection.scalar(query.where(column > sa.cast(name, sa.Text)))
 
 
 def records(
@@ -117,36 +115,66 @@ def _record(row: Iterable[Any]) -> Kept:
 
 def oddities(connection: sa.Connection) -> list[Oddity]:
     """Return the first odd row of each trail and table."""
-    if not _is_sqlite(connection):
-        return []
-    return [odd for table, types in _TYPES.items() for odd in _oddities(connection, table, types)]
+    found: list[Oddity] = []
+    for table, types in _TYPES.items():
+        found += _oddities(connection, table, types if _is_sqlite(connection) else {})
+        found += _unreadable_names(connection, table)
+    return [*found, *_displaced(connection)]
 
 
 def _oddities(connection: sa.Connection, table: sa.Table, types: Mapping[str, tuple[str, ...]]) -> Iterator[Oddity]:
+    """Yield rows with values of types that are not theirs, and those before the first place."""
     of_types = [sa.func.typeof(table.c[name]) for name in types]
-    is_odd = sa.or_(*(found.not_in(allowed) for found, allowed in zip(of_types, types.values(), strict=True)))
-    place = sa.func.min(sa.case((sa.func.typeof(table.c.seq) == "integer", table.c.seq)))
+    is_odd = [found.not_in(allowed) for found, allowed in zip(of_types, types.values(), strict=True)]
+    place = sa.case((sa.func.typeof(table.c.seq) == "integer", table.c.seq)) if types else table.c.seq
     # What stands beside an aggregate is of the row that has the minimum (https://sqlite.org/lang_select.html, bare
     # columns in an aggregate query).
-    (trail,) = _as_it_is(connection, table, ("trail",))
-    query = sa.select(trail, place, *of_types).where(is_odd).group_by(table.c.trail)
-    for whose, seq, *found in connection.execute(query):
-        values = zip(types.items(), found, strict=True)
-        name, of_type = next((name, of_type) for (name, allowed), of_type in values if of_type not in allowed)
-        has = f"has a value of the type `{of_type}` as its `{name}`, which no program of this kind has written"
+    query = sa.select(*_as_it_is(connection, table, ("trail",)), sa.func.min(place), *of_types)
+    for trail, seq, *found in connection.execute(query.where(sa.or_(table.c.seq < 1, *is_odd)).group_by(table.c.trail)):
+        has = "stands before the first place" if table is not TRAILS else "says that the trail ends before it begins"
+        for (name, allowed), of_type in zip(types.items(), found, strict=True):
+            if of_type not in allowed:
+                has = f"has a value of the type `{of_type}` as its `{name}`, which no program of this kind has written"
+                break
         if table is TRAILS:
-            yield Oddity(_text(whose), None, f"the head {has}")
+            yield Oddity(_text(trail), None, f"the head {has}")
         elif seq is None:
-            yield Oddity(_text(whose), None, f"a {_CALLED[table]} {has}")
+            yield Oddity(_text(trail), None, f"a {_CALLED[table]} {has}")
         else:
-            yield Oddity(_text(whose), seq, f"{_CALLED[table]} {seq} {has}")
+            yield Oddity(_text(trail), seq, f"{_CALLED[table]} {seq} {has}")
+
+
+def _unreadable_names(connection: sa.Connection, table: sa.Table) -> Iterator[Oddity]:
+    """Yield the trails that nobody can ask for, since their names are no UTF-8."""
+    for name in _names(connection, table):
+        if isinstance(name, bytes) and _text(name).encode() != name:
+            yield Oddity(_text(name), None, f"what `{table.name}` has of it cannot be read: its name is no text")
+
+
+def _displaced(connection: sa.Connection) -> list[Oddity]:
+    """Return the checkpoints that stand in another one's place."""
+    found: dict[str, Oddity] = {}
+    columns = _as_it_is(connection, CHECKPOINTS, ("trail", "seq", "seal"))
+    for name, seq, seal in connection.execute(sa.select(*columns).order_by(CHECKPOINTS.c.trail, CHECKPOINTS.c.seq)):
+        try:
+            said = unproven(_text(seal))
+        except Unbelieved:
+            continue  # whoever reads it as a seal says so
+        if said.trail == _text(name) and said.seq != seq and type(seq) is int:
+            words = f"checkpoint {seq} stands in another one's place: it is of record {said.seq}"
+            found.setdefault(said.trail, Oddity(said.trail, min(seq, said.seq), words))
+    return list(found.values())
 
 
 def status(connection: sa.Connection, run_id: str) -> str | None:
-    """Return how a run ended, None where no record says so."""
+    """Return how a run ended, None where no record says so that reads."""
     ends = (Kind.RUN_ENDED.value, Kind.RUN_REFUSED.value)
-    body = connection.scalar(sa.select(TRAIL.c.body).where(TRAIL.c.run_id == run_id, TRAIL.c.kind.in_(ends)).limit(1))
-    found = None if body is None else read_body(body).get("status")
+    (text,) = _as_it_is(connection, TRAIL, ("body",))
+    body = connection.scalar(sa.select(text).where(TRAIL.c.run_id == run_id, TRAIL.c.kind.in_(ends)).limit(1))
+    try:
+        found = None if body is None else read_body(_text(body)).get("status")
+    except (ValueError, RecursionError):
+        return None
     return found if isinstance(found, str) else None
 
 
@@ -165,8 +193,9 @@ def _as_it_is(connection: sa.Connection, table: sa.Table, columns: Iterable[str]
     return [sa.cast(each, sa.LargeBinary) if isinstance(each.type, sa.Text) else each for each in found]
 
 
-def _type_of(connection: sa.Connection, column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
-    return sa.func.typeof(column) if _is_sqlite(connection) else sa.literal("text")
+def _named(connection: sa.Connection, table: sa.Table, query: sa.Select[Any]) -> sa.Select[Any]:
+    """Return a query for those rows alone whose trail has a text for its name."""
+    return query.where(sa.func.typeof(table.c.trail) == "text") if _is_sqlite(connection) else query
 
 
 def _is_sqlite(connection: sa.Connection) -> bool:

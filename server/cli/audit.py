@@ -25,6 +25,7 @@ from guideway.server.cli.audit_source import (
     every,
     heads,
     last,
+    line_of,
     reading,
     unreadable,
     warn,
@@ -181,7 +182,7 @@ def _tail(options: argparse.Namespace, config: Config, trail: str | object) -> i
     async def run() -> None:
         async with reading(config) as reader:
             chosen, others = await heads(reader, trail)
-            warn(chosen, Console(options.color, error=True))
+            await warn(reader, chosen, trail, Console(options.color, error=True))
             say = partial(_say, console, as_json=options.json, tenant=trail is EVERY and len(chosen) > 1)
             said = 0
             if count is None:
@@ -204,7 +205,7 @@ def _tail(options: argparse.Namespace, config: Config, trail: str | object) -> i
 
 def _say(console: Console, record: Kept, *, as_json: bool, tenant: bool) -> None:
     if as_json:
-        sys.stdout.write(record.body + "\n")
+        sys.stdout.write(line_of(record) + "\n")
         return
     try:
         show_row(console, record, tenant=tenant)

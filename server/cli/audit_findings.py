@@ -85,11 +85,13 @@ async def _read_ends(config: Config) -> dict[str, Fault | None]:
     belief = believed(config.audit, [])
     found: dict[str, Fault | None] = {}
     async with reading(config) as reader:
-        for head in (await heads(reader, EVERY))[0]:
-            inside = await reader.checkpoints(head.trail)
-            stated = head if head.stated else None
-            verifier = Verifier(head.trail, stated, inside=inside, belief=belief, after=head.seq - 1)
-            for record in await reader.records(head.trail, after=head.seq - 1, most=1):
+        for end in (await heads(reader, EVERY))[0]:
+            stated = (
+                end if end.stated else next((head for head in await reader.trails() if head.trail == end.trail), None)
+            )
+            inside = await reader.checkpoints(end.trail)
+            verifier = Verifier(end.trail, stated, inside=inside, belief=belief, after=max(end.seq - 1, 0))
+            for record in await reader.records(end.trail, after=end.seq - 1, most=1):
                 verifier.take(record)
-            found[head.trail] = verifier.verdict().finding
+            found[end.trail] = verifier.verdict().finding
     return found

@@ -87,6 +87,9 @@ def _show(console: Console, verdict: Verdict) -> None:
     console.line((f"{state:<10}", f"{BOLD};{its}"), trail_words(verdict.trail), said)
     for line in wrap(verdict.finding.words, _COLUMNS) if verdict.finding is not None else ():
         console.line(f"          {line}")
+    if verdict.beyond is not None:
+        said = f"ends before record {verdict.beyond:,}, which a checkpoint kept outside names"
+        console.line("          ", (said, YELLOW))
     console.line("          ", (verdict.proof, DIM if verdict.proven else YELLOW))
     if verdict.checkpoints or verdict.outside:
         outside = f", and {verdict.outside} kept outside" if verdict.outside else ""
@@ -159,7 +162,7 @@ def export(config: Config, options: argparse.Namespace, trail: str | object) -> 
         count = 0
         async with reading(config) as reader:
             chosen, _ = await heads(reader, trail)
-            warn(chosen, Console(options.color, error=True))
+            await warn(reader, chosen, trail, Console(options.color, error=True))
             for head in chosen:
                 async for line in _exported(reader, head, options):
                     stream.write(line + "\n")

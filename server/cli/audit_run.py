@@ -107,13 +107,15 @@ async def _with_ticket(reader: TrailReader, head: Head, records: list[Kept]) -> 
 
 
 async def prove(reader: TrailReader, run: Run, belief: Belief, outside: Sequence[str]) -> Verdict:
-    """Verify the trail from the run's first record on: from there each record is held by the seal of the end."""
-    trail, after = run.head.trail, run.records[0].seq - 1
+    """Verify the trail from the run's first record on: from there each record is held by the seal of the end.
+
+    Where the run's beginning is not found, it may be hidden: then all of the trail is.
+    """
+    trail, after = run.head.trail, run.records[0].seq - 1 if _is_whole(run.records) else None
+    head = run.head if run.head.stated else None
     inside = await reader.checkpoints(trail)
-    verifier = Verifier(
-        trail, run.head if run.head.stated else None, inside=inside, outside=outside, belief=belief, after=after
-    )
-    async for record in pages(reader, trail, after=after, last=run.head.seq):
+    verifier = Verifier(trail, head, inside=inside, outside=outside, belief=belief, after=after)
+    async for record in pages(reader, trail, after=after or 0, last=run.head.seq):
         verifier.take(record)
     return verifier.verdict()
 

@@ -1,11 +1,12 @@
 """Where ``guideway audit`` reads: the store of this configuration, whose trails, and which records of them."""
 
+import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from guideway.interpreter.audit.chain import read_body, trail_words
+from guideway.interpreter.audit.chain import BEGINNING, read_body, trail_words
 from guideway.interpreter.audit.exported import span
 from guideway.interpreter.audit.keeping import Head, Kept, Oddity, TrailReader
 from guideway.interpreter.audit.privacy import PSEUDONYM, Pseudonyms
@@ -16,6 +17,8 @@ from guideway.server.cli.command import Complaint
 from guideway.server.cli.console import RED, Console
 from guideway.server.config import Config
 from guideway.server.stores import NoStore, is_there, open_configured
+
+_MOST_FAULTS: Final = 5
 
 EVERY: Final = object()
 """Every trail that there is."""
@@ -80,26 +83,36 @@ class _Nothing:
 async def heads(reader: TrailReader, trail: str | object) -> tuple[list[Head], int]:
     """Return the heads of the trails that were asked for, and how many others there are.
 
-    Where the store has none any more, the last record stands in for it: what is there can be looked at.
+    Where the store has none any more, or one that is not so, the last record stands in for it: what is there can be
+    looked at.
     """
-    found = {head.trail: head for head in await reader.trails()}
-    for name in await reader.names():
-        if name not in found:
-            found |= {last.trail: _standing_in(last) for last in await reader.records(name, most=1, newest=True)}
-    chosen = [found[name] for name in sorted(found) if trail is EVERY or name == trail]
-    return chosen, len(found) - len(chosen)
+    stated = {head.trail: head for head in await reader.trails()}
+    names = {*stated, *await reader.names()}
+    chosen = [name for name in sorted(names) if trail is EVERY or name == trail]
+    return [await _end(reader, name, stated.get(name)) for name in chosen], len(names) - len(chosen)
 
 
-def _standing_in(last: Kept) -> Head:
-    return Head(last.trail, last.seq, last.hash, None, stated=False)
+async def _end(reader: TrailReader, name: str, head: Head | None) -> Head:
+    last = await reader.records(name, most=1, newest=True)
+    end = last[0].seq if last else 0
+    if head is not None and head.seq <= end:
+        now = head if head.seq == end else next((now for now in await reader.trails() if now.trail == name), head)
+        if now.seq >= end:  # else it is not that records were added meanwhile
+            return head
+    return Head(name, end, last[0].hash if last else BEGINNING, None, stated=False)
 
 
-def warn(chosen: Sequence[Head], console: Console) -> None:
-    """Say which of some trails the store does not state the end of."""
-    for head in chosen:
-        if not head.stated:
-            name = trail_words(head.trail)
-            console.line((f"the store does not say any more where {name} ends: guideway audit verify", RED))
+async def warn(reader: TrailReader, chosen: Sequence[Head], trail: str | object, console: Console) -> None:
+    """Say of which of some trails the store does not state the end, or has what is not shown as it stands there."""
+    faults = [
+        f"the store does not say any more where {trail_words(head.trail)} ends" for head in chosen if not head.stated
+    ]
+    oddities = await reader.oddities()
+    faults += [f"{trail_words(odd.trail)}: {odd.words}" for odd in oddities if trail is EVERY or odd.trail == trail]
+    for fault in faults[:_MOST_FAULTS]:
+        console.line((f"{fault}: guideway audit verify", RED))
+    if len(faults) > _MOST_FAULTS:
+        console.line((f"and {len(faults) - _MOST_FAULTS} more such faults", RED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +160,13 @@ def body_of(record: Kept) -> dict[str, Any]:
         return read_body(record.body)
     except (ValueError, RecursionError):
         return {}
+
+
+def line_of(record: Kept) -> str:
+    """Return what a record says as a line of JSON; one that reads otherwise than it was written says that alone."""
+    if record.body.isascii() and record.body.isprintable() and body_of(record):
+        return record.body
+    return json.dumps({"trail": record.trail, "seq": record.seq, "unreadable": record.body})
 
 
 def services_in(body: Mapping[str, Any]) -> set[str]:

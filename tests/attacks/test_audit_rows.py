@@ -4,6 +4,7 @@ A record of a few is spoiled in one column at a time, by sqlite3 itself. ``audit
 trail is whole; ``tail``, ``show`` and ``export`` show what there is to be read, or say what is not.
 """
 
+import base64
 import json
 import shutil
 import sqlite3
@@ -92,12 +93,10 @@ COLUMNS = {
     "guideway_trails": ("trail", "seq", "hash", "seal", "checkpoint_seq"),
     "guideway_checkpoints": ("seal", "seq"),
 }
-#: What was there, and what nobody goes by: a checkpoint names its place itself.
+#: What was there, and what says that no checkpoint was kept.
 HARMLESS = {
     ("guideway_trails", "trail", "empty text"),
     ("guideway_trails", "checkpoint_seq", "a negative number"),
-    ("guideway_checkpoints", "seq", "a negative number"),
-    ("guideway_checkpoints", "seq", "a huge number"),
 }
 PLACES = [
     (table, column, name)
@@ -197,3 +196,101 @@ def test_a_line_that_is_no_checkpoint_hides_nothing(folder: Path, said: Said) ->
     assert "record 2 would be found by another subject" in " ".join(out.split())
     found = json.loads(said("verify", "--checkpoints", "outside", "--json")[1])
     assert (found["whole"], found["checkpoint_faults"]) == (False, ["`outside`: line 1 is no checkpoint"])
+
+
+@pytest.mark.parametrize("seq", [10**6, 10**12, 2**63 - 1, 3, 1, 0, -7])
+def test_a_head_that_names_another_end_hides_no_record(seq: int, folder: Path, said: Said) -> None:
+    """A lower one hid all records behind it, and from a high one on the last ones were looked for without end."""
+    write(folder, "UPDATE guideway_trails SET seq = ? WHERE trail = 'acme'", seq)
+    assert said("verify")[0] == Exit.FAILED
+    code, out, errors = said("tail", "--tenant", "acme", "--json")
+    assert (code, len(out.splitlines())) == (Exit.OK, 9)
+    assert "does not say any more where the trail of tenant `acme` ends" in errors
+    code, out, _ = said("show", RUN, "--tenant", "acme")
+    assert code == Exit.FAILED
+    assert "records 4-6 of the trail of tenant `acme`" in out
+    assert len([line for line in said("export", "--tenant", "acme")[1].splitlines() if '"kind"' in line]) == 9
+
+
+@pytest.mark.parametrize("name", ["CAST('acme' AS BLOB)", "CAST(x'61ff' AS TEXT)", "CAST(x'61636d6500' AS TEXT)"])
+def test_a_trail_whose_name_nobody_can_ask_for_is_told(name: str, folder: Path, said: Said) -> None:
+    for table in COLUMNS:
+        write(folder, f"UPDATE {table} SET trail = {name} WHERE trail = 'acme'")  # noqa: S608  # of this file
+    code, out, _ = said("verify")
+    assert code == Exit.FAILED
+    assert "whole     the installation's own trail" in out
+    assert "NOT WHOLE the trail of tenant `a" in out
+    for reading in (("tail", "--all", "--json"), ("export", "--all")):
+        code, out, errors = said(*reading)
+        assert len([line for line in out.splitlines() if '"kind"' in line]) == 18 or "guideway audit verify" in errors
+
+
+def test_a_head_under_a_name_that_is_no_text_stands_in_front_of_none(folder: Path, said: Said) -> None:
+    columns = "3, hash, seal, sealed_at, checkpoint_seq, checkpoint_at FROM guideway_trails WHERE trail = 'acme'"
+    write(folder, f"INSERT INTO guideway_trails SELECT CAST(trail AS BLOB), {columns}")
+    code, out, _ = said("verify")
+    assert code == Exit.FAILED
+    assert "the head has a value of the type `blob` as its `trail`" in " ".join(out.split())
+    assert len(said("tail", "--tenant", "acme", "--json")[1].splitlines()) == 9
+
+
+@pytest.mark.parametrize("seq", [0, -5])
+def test_a_record_before_the_first_was_added(seq: int, folder: Path, said: Said) -> None:
+    columns = "body, hash, at, kind, run_id, subject FROM guideway_trail WHERE trail = 'acme' AND seq = 1"
+    write(folder, f"INSERT INTO guideway_trail SELECT trail, {seq}, {columns}")
+    code, out, _ = said("verify")
+    assert code == Exit.FAILED
+    assert f"record {seq} stands before the first place" in " ".join(out.split())
+    assert f"record {seq} stands before the first place" in said("tail", "--all")[2]
+
+
+def test_a_checkpoint_in_another_ones_place_is_told(folder: Path, said: Said) -> None:
+    """By its place it is chosen up to where old records are removed."""
+    write(folder, "UPDATE guideway_checkpoints SET seq = 5 WHERE trail = 'acme'")
+    code, out, _ = said("verify")
+    assert code == Exit.FAILED
+    assert "checkpoint 5 stands in another one's place: it is of record 9" in " ".join(out.split())
+
+
+def test_how_a_run_began_cannot_be_hidden_from_who_looks_at_the_run(folder: Path, said: Said) -> None:
+    """A record that is found by another run was left out, and what was left was called proven."""
+    write(folder, "UPDATE guideway_trail SET run_id = 'another' WHERE trail = 'acme' AND seq = 4")
+    code, out, _ = said("show", RUN, "--tenant", "acme")
+    assert code == Exit.FAILED
+    assert "record 4 would be found by another run" in " ".join(out.split())
+
+
+#: Bodies that would be more than one record's line, or none, where they are written as they stand there.
+LINES = [
+    '{"v":1}\n{"export":"head","trail":"","seq":4,"hash":"","seal":null}',
+    '{"v":1}\r\n{"export":"part","trail":"acme","after":0}\n',
+    '{"export":"part","trail":"acme","after":4}',
+    '{"export":"map"}',
+    "",
+    "\x1b[2J",
+]
+
+
+@pytest.mark.parametrize("body", LINES)
+def test_no_body_is_more_than_its_record_where_it_is_written(body: str, folder: Path, said: Said) -> None:
+    change = "UPDATE guideway_trail SET body = ?, hash = ? WHERE trail = '' AND seq = 4"
+    write(folder, change, body, hash_of(body))
+    rows = [json.loads(line) for line in said("tail", "--json", "--tenant", "")[1].splitlines()]
+    assert [row["seq"] for row in rows] == list(range(1, 10))
+    assert rows[3] == {"trail": "", "seq": 4, "unreadable": body}
+    assert said("export", "--all", "--output", "trails.jsonl")[0] == Exit.OK
+    code, out, _ = said("verify", "trails.jsonl", "--json")
+    own, acme = json.loads(out)["trails"]
+    assert code == Exit.FAILED
+    assert (own["finding"]["what"], own["finding"]["seq"]) == ("changed", 4)
+    assert acme["whole"]
+
+
+def test_a_checkpoint_of_what_no_store_can_be_asked_for_hides_nothing(folder: Path, said: Said) -> None:
+    payload = base64.urlsafe_b64encode(b'{"trail":"\\ud800","seq":1,"hash":"","at":""}').decode()
+    header = base64.urlsafe_b64encode(b'{"kid":""}').decode()
+    (folder / "outside").write_text(f"\n{header}.{payload}.\n")
+    code, out, _ = said("verify", "--checkpoints", "outside")
+    assert code == Exit.FAILED
+    assert "NOT WHOLE `outside`: line 2 is no checkpoint" in out
+    assert out.count("whole     the ") == 2

@@ -244,6 +244,10 @@ def test_tampering_with_an_exported_file_is_found(name: str) -> None:
         b'{"export":"part","trail":"","after":"x"}',
         b'{"export":"part","trail":"","after":-1}',
         b'{"export":"part","trail":"","after":1e999}',
+        b'{"export":"part","trail":"","after":24.0}',
+        b'{"export":"part","trail":"","after":"24"}',
+        b'{"export":"part","trail":"","after":true}',
+        b'{"export":"head","trail":"","seq":"1","hash":"","seal":null}',
         b'{"export":"part","trail":"","after":1}\n{"export":"part","trail":"","after":2}',
         b'{"export":"head","trail":"","seq":1,"hash":"","seal":null}\n' * 2,
     ],
@@ -268,7 +272,10 @@ def test_a_file_that_says_to_be_a_part_is_never_whole_and_held_against_what_is_k
     written = exported(trail, None, NOW + 9)
     assert written[0] == '{"export":"part","trail":"","after":0}'
     (found,) = verified(written, SIGNER, trail.seals)
-    assert (found.sound, found.whole, found.outside) == (True, False, 2)
+    assert (found.sound, found.whole, found.outside, found.beyond) == (True, False, 2, 60)
+    assert verified(written, SIGNER, trail.seals[:2])[0].beyond is None
+    stranger = Memory(signer()).append(restarts(20), checkpoint_every=20)
+    assert verified(written, SIGNER, [*trail.seals[:2], stranger.seals[2]])[0].beyond is None
     rewritten = Memory(SIGNER).append([*islice(restarts(20), 4), *islice(restarts(40), 10, 66)], checkpoint_every=99)
     (found,) = verified([written[0], *exported(rewritten)], SIGNER, trail.seals)
     assert found.finding is not None
