@@ -30,6 +30,8 @@ TOGETHER = (
 #: Files whose tests share nothing and take long: each test runs for itself.
 APART = ("scripts/test_sessions.py",)
 
+_NAMED = 120  # characters of a value that stand in the name of a test
+
 
 @pytest.fixture
 def anyio_backend() -> str:
@@ -43,6 +45,11 @@ def _state_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Name a long value by its beginning: each process keeps the name of each test, and sends it with each report."""
+    return f"{val[:_NAMED]!r} and more" if isinstance(val, str | bytes) and len(val) > _NAMED else None
 
 
 @pytest.hookimpl(tryfirst=True)  # before those who hand tests out read the groups

@@ -1,4 +1,4 @@
-"""Tests that share what is slow to start run in one process, where several processes run the tests."""
+"""Where several processes run the tests: which run in one, and what they send each other."""
 
 import os
 
@@ -11,3 +11,10 @@ def test_who_hands_tests_out_knows_their_groups(request: pytest.FixtureRequest) 
         assert request.node.nodeid.endswith("@test_groups.py")
     else:
         assert request.node.get_closest_marker("xdist_group").args == ("test_groups.py",)
+
+
+@pytest.mark.parametrize("value", ["x" * 1_000_000, b"\0" * 1_000_000])
+def test_a_long_value_is_not_in_the_name_of_a_test(value: object, request: pytest.FixtureRequest) -> None:
+    """Once names had 400 MB: each process kept them, and sent them to the one that hands tests out."""
+    assert value
+    assert len(request.node.nodeid) < 1000

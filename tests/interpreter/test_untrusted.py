@@ -89,10 +89,10 @@ def test_an_escape_at_the_cut_is_not_cut_open() -> None:
     assert "31m" not in clean("\x1b[31m" + "y" * 4, most=4)
 
 
-@pytest.mark.parametrize("text", ["\x1b" * 50_000_000, "\x1b[" * 25_000_000, "\x1b]" * 25_000_000, "a" * 50_000_000])
-def test_much_text_is_little_work(text: str) -> None:
+@pytest.mark.parametrize("unit", ["\x1b", "\x1b[", "\x1b]", "a"])
+def test_much_text_is_little_work(unit: str) -> None:
     """Fifty megabytes: what is far from the tail is not looked at."""
-    assert len(clean(text)) <= 2100
+    assert len(clean(unit * (50_000_000 // len(unit)))) <= 2100
 
 
 def test_what_is_far_from_the_tail_is_not_looked_at() -> None:
