@@ -103,8 +103,11 @@ class TrailReader(Protocol):
         """Return the names of all trails of which anything is there, be it a record or a checkpoint alone."""
         ...
 
-    async def oddities(self) -> list[Oddity]:
-        """Return the first odd row of each trail. What it has is read as what comes next to it, or passed over."""
+    async def oddities(self, *, passed_over: bool = False) -> list[Oddity]:
+        """Return the first odd row of each trail and table. What it has is read as what comes next to it.
+
+        With ``passed_over`` only what nobody is shown: rows that are under no trail's name, or in no place of it.
+        """
         ...
 
     async def records(

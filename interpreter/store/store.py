@@ -142,9 +142,9 @@ class Store:
         """Return the names of all trails of which anything is there."""
         return await self.opened.look(lambda calls, connection: calls.names(connection))
 
-    async def oddities(self) -> list[Oddity]:
-        """Return the first odd row of each trail."""
-        return await self.opened.look(lambda calls, connection: calls.oddities(connection))
+    async def oddities(self, *, passed_over: bool = False) -> list[Oddity]:
+        """Return the first odd row of each trail and table; of all, or of those that nobody is shown."""
+        return await self.opened.look(lambda calls, connection: calls.oddities(connection, passed_over=passed_over))
 
     async def records(
         self,

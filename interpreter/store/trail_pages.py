@@ -45,6 +45,7 @@ _TYPES: Final[Mapping[sa.Table, Mapping[str, tuple[str, ...]]]] = {
     },
     CHECKPOINTS: {"trail": _TEXT, "seq": _PLACE, "seal": _TEXT},
 }
+_KEY: Final = ("trail", "seq")
 _CALLED: Final = {TRAIL: "record", CHECKPOINTS: "checkpoint"}
 
 
@@ -113,13 +114,17 @@ def _record(row: Iterable[Any]) -> Kept:
     )
 
 
-def oddities(connection: sa.Connection) -> list[Oddity]:
-    """Return the first odd row of each trail and table."""
+def oddities(connection: sa.Connection, *, passed_over: bool) -> list[Oddity]:
+    """Return the first odd row of each trail and table; of all, or of those that nobody is shown.
+
+    What nobody is shown the index of its table tells: those who only look at the end need not wait for all to be read.
+    """
     found: list[Oddity] = []
     for table, types in _TYPES.items():
-        found += _oddities(connection, table, types if _is_sqlite(connection) else {})
+        looked_at = {name: types[name] for name in (_KEY if passed_over else types)} if _is_sqlite(connection) else {}
+        found += _oddities(connection, table, looked_at)
         found += _unreadable_names(connection, table)
-    return [*found, *_displaced(connection)]
+    return found if passed_over else [*found, *_displaced(connection)]
 
 
 def _oddities(connection: sa.Connection, table: sa.Table, types: Mapping[str, tuple[str, ...]]) -> Iterator[Oddity]:

@@ -67,7 +67,7 @@ class _Nothing:
         """Return none."""
         return []
 
-    async def oddities(self) -> list[Oddity]:
+    async def oddities(self, *, passed_over: bool = False) -> list[Oddity]:
         """Return none."""
         return []
 
@@ -103,11 +103,11 @@ async def _end(reader: TrailReader, name: str, head: Head | None) -> Head:
 
 
 async def warn(reader: TrailReader, chosen: Sequence[Head], trail: str | object, console: Console) -> None:
-    """Say of which of some trails the store does not state the end, or has what is not shown as it stands there."""
+    """Say of which of some trails the store does not state the end, or has rows that are not shown."""
     faults = [
         f"the store does not say any more where {trail_words(head.trail)} ends" for head in chosen if not head.stated
     ]
-    oddities = await reader.oddities()
+    oddities = await reader.oddities(passed_over=True)
     faults += [f"{trail_words(odd.trail)}: {odd.words}" for odd in oddities if trail is EVERY or odd.trail == trail]
     for fault in faults[:_MOST_FAULTS]:
         console.line((f"{fault}: guideway audit verify", RED))

@@ -244,6 +244,15 @@ def test_a_record_before_the_first_was_added(seq: int, folder: Path, said: Said)
     assert f"record {seq} stands before the first place" in said("tail", "--all")[2]
 
 
+def test_a_record_in_no_place_is_missed_by_those_who_are_not_shown_it(folder: Path, said: Said) -> None:
+    write(folder, "UPDATE guideway_trail SET seq = 'nine' WHERE trail = 'acme' AND seq = 9")
+    code, out, errors = said("tail", "--tenant", "acme", "--json")
+    assert (code, len(out.splitlines())) == (Exit.OK, 8)
+    assert "a record has a value of the type `text` as its `seq`" in errors
+    assert "as its `seq`" in said("export", "--tenant", "acme")[2]
+    assert "as its `seq`" not in said("tail", "--tenant", "")[2]
+
+
 def test_a_checkpoint_in_another_ones_place_is_told(folder: Path, said: Said) -> None:
     """By its place it is chosen up to where old records are removed."""
     write(folder, "UPDATE guideway_checkpoints SET seq = 5 WHERE trail = 'acme'")

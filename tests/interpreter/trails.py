@@ -87,7 +87,7 @@ class Memory:
         """Return the one name, where there is anything."""
         return [self.name] if self.rows or self.seals or self.head else []
 
-    async def oddities(self) -> list[Oddity]:
+    async def oddities(self, *, passed_over: bool = False) -> list[Oddity]:  # noqa: ARG002  # there are none
         """Return none."""
         return []
 

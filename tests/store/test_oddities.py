@@ -69,6 +69,7 @@ async def test_what_stands_before_the_first_place_is_told(seq: int, place: Place
         ("red", seq, f"record {seq} stands before the first place"),
         ("", None, "the head says that the trail ends before it begins"),
     ]
+    assert await store.oddities(passed_over=True) == await store.oddities()
     await store.close()
 
 
@@ -76,6 +77,7 @@ async def test_a_checkpoint_in_another_ones_place_is_told(place: Place) -> None:
     store = await written(place, entry(1, "red"), entry(2, "red"))
     await change(store, "UPDATE guideway_checkpoints SET seq = 7 WHERE trail = 'red'")
     assert await told(store) == [("red", 2, "checkpoint 7 stands in another one's place: it is of record 2")]
+    assert await store.oddities(passed_over=True) == []
     await store.close()
 
 
