@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null)
+NODE := tests/node/node_modules/.package-lock.json
 KUBERNETES ?= $(HOME)/.cache/guideway/kubernetes
 
 .PHONY: help demo demo-model test pytest test-kubernetes fuzz crash lint fmt bench clean
@@ -57,8 +58,13 @@ demo-model: $(VENV)/.model ## let a small model write programs, with the grammar
 	@$(BIN)/guideway demo --model
 
 # Beside each other: the tests wait now and then, and the types are checked by one processor for a minute.
-test: $(VENV)/.dev ## install what the tests need, check the code, run every test
+test: ## install what the tests need, check the code, run every test
+	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.dev $(NODE)
 	@$(MAKE) --no-print-directory --jobs=2 lint pytest
+
+# A failure here is told, and the tests that need it try again: the others run all the same.
+$(NODE): tests/node/package-lock.json
+	-@$(PYTHON) tests/interop/npm.py
 
 pytest: $(VENV)/.dev
 	$(BIN)/python -m pytest --numprocesses 4 --dist loadgroup --no-loadscope-reorder

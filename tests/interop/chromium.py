@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
-from tests.interop.conftest import PLACE
+from tests.interop.npm import PLACE
 from tests.system.machine import need, program
 
 Scheme = Literal["light", "dark"]

@@ -1,4 +1,4 @@
-"""The programs of other people that the server is held against. npm installs them at the versions of its lock file."""
+"""The programs of other people that the server is held against."""
 
 import os
 import shutil
@@ -8,27 +8,9 @@ from pathlib import Path
 
 import pytest
 
-PLACE = Path(__file__).parents[1] / "node"
-
-_TRIES = 3  # a registry that does not answer for a moment, and what npm itself trips over
-_LAST_LINES = 150  # npm writes its reason above a page of usage
+from tests.interop.npm import PLACE, NotInstalledError, install
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
-
-
-def install(place: Path) -> None:
-    """Install what the lock file of a folder names; where npm fails, so does the test, with npm's own last lines.
-
-    What npm leaves of a failed installation can be in its own way, so each try begins with nothing.
-    """
-    command = ["npm", "ci", "--no-audit", "--no-fund", "--prefix", str(place)]
-    for _ in range(_TRIES):
-        shutil.rmtree(place / "node_modules", ignore_errors=True)
-        ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-        if ended.returncode == 0:
-            return
-    said = "\n".join(f"{ended.stdout}{ended.stderr}".splitlines()[-_LAST_LINES:])
-    pytest.fail(f"`{' '.join(command)}` ended with {ended.returncode}, {_TRIES} times:\n{said}", pytrace=False)
 
 
 @pytest.fixture(scope="session")
@@ -41,9 +23,10 @@ def node_path() -> str:
         if os.environ.get("CI") == "true":
             pytest.fail("npm is missing")
         pytest.skip("npm is missing")
-    lock, installed = PLACE / "package-lock.json", PLACE / "node_modules" / ".package-lock.json"
-    if not installed.exists() or installed.stat().st_mtime < lock.stat().st_mtime:
+    try:
         install(PLACE)
+    except NotInstalledError as error:
+        pytest.fail(str(error), pytrace=False)
     programs = PLACE / "node_modules" / ".bin"
     return os.pathsep.join([str(programs), os.environ["PATH"]])
 

@@ -16,7 +16,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from guideway.interpreter.approvals import TicketState
 from guideway.server import asking, waiting
-from tests.interop.conftest import PLACE
+from tests.interop.npm import PLACE
 from tests.server.asking.world import PROGRAM, Approving, Desk, ticket_in
 
 pytestmark = pytest.mark.anyio

@@ -18,7 +18,7 @@ from pydantic import AnyUrl
 
 from guideway.server.describe import GRAMMAR_KEY
 from guideway.server.tool import TOOL_NAME
-from tests.interop.conftest import PLACE
+from tests.interop.npm import PLACE
 from tests.interop.oauth.browser import REDIRECT, brought, visit
 from tests.interop.oauth.processes import Environment
 from tests.server.world import Era

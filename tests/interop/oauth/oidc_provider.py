@@ -9,7 +9,7 @@ from typing import Any, Literal
 import httpx2
 
 from guideway.dsl.scopes import Scope
-from tests.interop.conftest import PLACE
+from tests.interop.npm import PLACE
 from tests.interop.oauth.browser import REDIRECT
 from tests.interop.oauth.processes import Environment, running
 
