@@ -18,6 +18,7 @@ from guideway.server.load import PLACE, Load
 from guideway.server.message import read_message
 from guideway.server.oauth.refusal_log import RefusalLog
 from guideway.server.oauth.sdk_token import VerifiedToken
+from guideway.server.proxies import client_address
 from guideway.server.run_log import who
 from guideway.server.sections import ENDPOINT
 from guideway.server.too_much import TooMuch
@@ -60,7 +61,7 @@ class Admission:
                 await self._app(request, receive, send)
                 return
         except TooMuch as too_much:
-            self._note(principal, too_much)
+            self._note(request, principal, too_much)
             await too_much.response(identifier)(request, receive, send)
             return
         token = PLACE.set(place)
@@ -70,9 +71,9 @@ class Admission:
             PLACE.reset(token)
             place.close()
 
-    def _note(self, principal: Principal | None, too_much: TooMuch) -> None:
+    def _note(self, request: Request, principal: Principal | None, too_much: TooMuch) -> None:
         if principal is None:
-            self._refusals.note("a request", str(too_much), "the one caller")
+            self._refusals.note("a request", str(too_much), client_address(request))
             return
 
         def log() -> None:

@@ -37,11 +37,12 @@ from guideway.server.oauth.dpop import shared_by
 from guideway.server.oauth.gate import Gate
 from guideway.server.oauth.metadata import metadata_paths, metadata_routes
 from guideway.server.proxies import Peers
+from guideway.server.recorded import Recorded, recording_answers
 from guideway.server.request_body import RequestBodies, most_bytes
 from guideway.server.section import is_loopback
 from guideway.server.sections import ENDPOINT, Network
 from guideway.server.sessions import IDLE_SECONDS, Sessions
-from guideway.server.stdio import Input, standard_input
+from guideway.server.stdio import MOST_BYTES, Input, standard_input
 from guideway.server.strangers import Strangers
 from guideway.server.tls import Tls, TlsError
 from guideway.server.tool import ToolServer
@@ -183,8 +184,9 @@ async def serve_http(
             )
             asked: Scheme = "https" if urlsplit(known).scheme == "https" else "http"
             calls = Calls(Peers(app, proxies=proxies, listens=scheme, asked=asked, public=HEALTH))
+            recorded = Recorded(calls, refusals=server.refusals, public=HEALTH)
             health.stopping = lambda: server.stopping
-            http = HttpServer(calls, lifespan="on", tls=tls.context if tls else None)
+            http = HttpServer(recorded, lifespan="on", tls=tls.context if tls else None)
             server.begin()
             stop = _Stop(grace, drain)
             async with anyio.create_task_group() as tasks:
@@ -260,8 +262,12 @@ async def serve_stdio(server: ToolServer, *, grace: float = GRACE_SECONDS) -> No
     Where the input ends, calls that are running are cancelled: nobody is left to read their results. Where a signal
     comes, they have ``grace`` seconds, then they are cancelled and answered, as over HTTP.
     """
-    stop, unanswered = _Stop(grace), Unanswered()
-    with standard_input() as lines:
+    stop, unanswered = _Stop(grace), Unanswered(recording_answers(server.refusals, server.caller))
+
+    def too_long() -> None:
+        server.refusals.note_caller(server.caller(), "too_long", f"a message has more than {MOST_BYTES} bytes")
+
+    with standard_input(too_long) as lines:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_stop_at_signals, stop)
             tasks.start_soon(_end_stdio, server, lines, unanswered, stop)

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from guideway.dsl.errors import quoted
 from guideway.server.oauth.refusal_log import RefusalLog
+from guideway.server.proxies import client_address
 
 _ONCE: Final = (b"host", b"origin")
 _HEADERS: Final = {421: "Host", 403: "Origin"}
@@ -48,6 +49,10 @@ class HostGuard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         refused = _ambiguous(scope) if scope["type"] == "http" else None
+        if refused is not None:
+            self._refusals.note(
+                "a request", "its headers can be read in two ways", client_address(scope), code="ambiguous"
+            )
         if refused is None and scope["type"] == "http" and scope["path"] not in self._public:
             refused = await self._security.validate_request(Request(scope))
             if refused is not None and refused.status_code in _HEADERS:
@@ -58,9 +63,8 @@ class HostGuard:
         """Log what was turned away, with the header, which an operator needs to see why."""
         header = name.lower().encode()
         value = next((value for one, value in scope["headers"] if one == header), b"").decode("latin-1")
-        client = scope["client"][0] if scope.get("client") else "somebody"
         why = f"its {name} header is none that is known here: see `url` of [server]"
-        self._refusals.note("a request", why, f"{client}, {quoted(value)}")
+        self._refusals.note("a request", why, client_address(scope), facts={"header": quoted(value)})
 
 
 def _ambiguous(scope: Scope) -> Response | None:

@@ -61,7 +61,10 @@ class Peers:
         elif self._listens == "http" and not (peer and peer.is_loopback) and not is_public:
             await self._refuse(_STRANGER, scope, receive, send)
             return
-        scope = {**scope, "client": client and (str(client), port if client == peer else 0)}
+        scope["client"] = client and (
+            str(client),
+            port if client == peer else 0,
+        )  # here, so that it is so further out too
         if came_by == "http" and self._asked == "https" and not is_public:
             await self._refuse(_IN_THE_CLEAR, scope, receive, send)
         else:
@@ -90,11 +93,16 @@ def _logged(scope: Scope, send: Send) -> Send:
 
     async def note(message: Message) -> None:
         if message["type"] == "http.response.start" and message["status"] in _REFUSALS:
-            client = scope["client"]
-            _log.debug("answered %s %d", client[0] if client else "somebody", message["status"])
+            _log.debug("answered %s %d", client_address(scope), message["status"])
         await send(message)
 
     return note
+
+
+def client_address(scope: Scope) -> str:
+    """Return the address that a request came from, for the log and the trail."""
+    client = scope.get("client")
+    return str(client[0]) if client else "somebody"
 
 
 def _address(text: str) -> _Address | None:

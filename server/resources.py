@@ -14,7 +14,7 @@ from guideway.server.publish import CHOICES, RESOURCE, NoCopy, Publisher, Wanted
 TEMPLATE: Final = f"{RESOURCE}/{{dialect}}{{?layout,wrap}}"
 
 # The revisions with a handshake have a code of their own for this; 2026-07-28 says that it is a wrong parameter.
-_NOT_FOUND: Final = -32002
+NOT_FOUND: Final = -32002
 
 _Context = ServerRequestContext[Any, Any]
 
@@ -66,7 +66,7 @@ class Resources:
         except (ValueError, NoCopy) as error:
             if isinstance(error, NoCopy) and error.why is NoCopy.Why.ENGINE_REFUSES:
                 raise MCPError(types.INTERNAL_ERROR, str(error), {"uri": params.uri}) from None
-            code = types.INVALID_PARAMS if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS else _NOT_FOUND
+            code = types.INVALID_PARAMS if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS else NOT_FOUND
             raise MCPError(code, f"Resource not found: {error}", {"uri": params.uri}) from None
         contents = types.TextResourceContents(uri=params.uri, mime_type=media_type(copy.dialect), text=copy.text)
         return types.ReadResourceResult(contents=[contents])

@@ -6,7 +6,7 @@ would hang until its client spoke once more. This one waits in the event loop.
 
 import logging
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -22,10 +22,14 @@ _log = logging.getLogger(__name__)
 
 
 class Input:
-    """The lines of a file descriptor, decoded as UTF-8, until it ends or ``end`` is called."""
+    """The lines of a file descriptor, decoded as UTF-8, until it ends or ``end`` is called.
 
-    def __init__(self, descriptor: int) -> None:
+    ``too_long`` is called for each that is not read for its length.
+    """
+
+    def __init__(self, descriptor: int, too_long: Callable[[], None] = lambda: None) -> None:
         self._descriptor = descriptor
+        self._too_long = too_long
         self._ended = False
         self._reading = anyio.CancelScope()
 
@@ -43,11 +47,17 @@ class Input:
                 if len(pending) <= MOST_BYTES:
                     yield pending.decode("utf-8", "replace")
                 else:
-                    _log.warning("a message of more than %d bytes was not read", MOST_BYTES)
+                    self._tell_too_long()
                 pending.clear()
             pending += rest[: MOST_BYTES + 1 - len(pending)]  # of a longer line only that it is too long is kept
-        if 0 < len(pending) <= MOST_BYTES:
+        if len(pending) > MOST_BYTES:
+            self._tell_too_long()
+        elif pending:
             yield pending.decode("utf-8", "replace")
+
+    def _tell_too_long(self) -> None:
+        _log.warning("a message of more than %d bytes was not read", MOST_BYTES)
+        self._too_long()
 
     async def _read(self) -> bytes:
         if self._ended:
@@ -62,7 +72,7 @@ class Input:
 
 
 @contextmanager
-def standard_input() -> Iterator[Input]:
+def standard_input(too_long: Callable[[], None] = lambda: None) -> Iterator[Input]:
     """Give standard input, and meanwhile let descriptor 0 be empty: what a driver starts must not read the protocol."""
     ours = os.dup(0)
     os.set_inheritable(ours, False)
@@ -70,7 +80,7 @@ def standard_input() -> Iterator[Input]:
     os.dup2(nothing, 0)
     os.close(nothing)
     try:
-        yield Input(ours)
+        yield Input(ours, too_long)
     finally:
         os.dup2(ours, 0)
         os.close(ours)

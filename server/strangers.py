@@ -13,6 +13,7 @@ from starlette.types import Scope as Request
 
 from guideway.server.load import Load
 from guideway.server.oauth.refusal_log import RefusalLog
+from guideway.server.proxies import client_address
 from guideway.server.rates import Rates
 from guideway.server.too_much import Bound, TooMuch
 
@@ -50,7 +51,7 @@ class Strangers:
         who: Hashable = shown if shown in self._known else _address(request)
         too_much = self._too_much(who)
         if too_much is not None:
-            self._refusals.note("a request", str(too_much), _client(request))
+            self._refusals.note("a request", str(too_much), client_address(request))
             await too_much.response()(request, receive, send)
             return
 
@@ -86,14 +87,9 @@ class Strangers:
         self._known[shown] = None
 
 
-def _client(request: Request) -> str:
-    client = request.get("client")
-    return str(client[0]) if client else "somebody"
-
-
 def _address(request: Request) -> str:
     """Return whose bound it is: an IPv4 address, or a network of IPv6."""
-    client = _client(request)
+    client = client_address(request)
     try:
         address = ipaddress.ip_address(client)
     except ValueError:

@@ -9,28 +9,27 @@ The text of a program is never logged.
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-import anyio
 import mcp_types as types
 from mcp.server.caching import CacheHint
 from mcp.server.context import ServerMiddleware, ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.shared.exceptions import MCPError
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
 import guideway
-from guideway.dsl.errors import Refusal, quoted
+from guideway.dsl.errors import Refusal
 from guideway.dsl.scopes import Scope
 from guideway.grammar import GrammarCopy
-from guideway.interpreter.approvals import MOST_WORDS
 from guideway.interpreter.impact import NeedsApproval
 from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.principal import Principal
-from guideway.interpreter.results import Event, Report, Status
+from guideway.interpreter.results import Report, Status
 from guideway.interpreter.risk import MODEL_VERSION
 from guideway.interpreter.weighing import Asked
 from guideway.server.approvals.desk import Desk
+from guideway.server.arguments import Arguments, what_is_wrong
 from guideway.server.asking import Asking, Conversation, Decided, Reply, Undecided
 from guideway.server.describe import describe
 from guideway.server.door_watch import DoorWatch
@@ -41,13 +40,14 @@ from guideway.server.load import Load, Place
 from guideway.server.oauth.refusal_log import RefusalLog
 from guideway.server.progress import Progress
 from guideway.server.publish import KEPT, Audience, NoCopy, Publisher, Wanted, nameable
-from guideway.server.render import event_line, report_lines
+from guideway.server.recorded import recording
+from guideway.server.render import report_lines
 from guideway.server.request_state import Keys, boundary, own_keys
 from guideway.server.resources import Resources
-from guideway.server.run_log import log_run
 from guideway.server.runs import Runs
-from guideway.server.schema import CONFIRMATION, GLASS, input_schema
+from guideway.server.schema import CONFIRMATION, input_schema
 from guideway.server.too_much import Bound, TooMuch
+from guideway.server.tool_run import ToolRun
 from guideway.server.undecided import BREAK_GLASS, approval_lines, not_run, with_way_out
 
 TOOL_NAME: Final = "execute_diagnostic_pipeline"
@@ -60,24 +60,8 @@ INSTRUCTIONS: Final = (
 )
 
 _log = logging.getLogger(__name__)
-_MOST_MISTAKES: Final = 5
 _FINE: Final = frozenset({Status.COMPLETED, Status.CONTAINED})
 _Context = ServerRequestContext[Any, Any]
-
-
-class Arguments(BaseModel):
-    """What a call carries. A program's size is the pipeline's business: its refusal says more than a schema can.
-
-    ``confirmation_token`` is the id of a ticket: one that cannot be any is to the gate like any other that it does not
-    know. ``break_glass`` is why the caller asks in spite of a freeze. Null is as if left out, for hosts that have a
-    model fill in everything.
-    """
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-    program: str
-    confirmation_token: str | None = Field(None, alias=CONFIRMATION)
-    break_glass: Annotated[str, Field(pattern=r"\S", max_length=MOST_WORDS)] | None = Field(None, alias=GLASS)
 
 
 class ToolServer(Server[Any]):
@@ -91,6 +75,7 @@ class ToolServer(Server[Any]):
     def __init__(
         self, pipeline: Pipeline, caller: Callable[[], Principal], *, forms: Collection[str], keys: Keys, load: Load
     ) -> None:
+        self.caller = caller
         self.load = load
         self.runs = Runs()
         self.publisher = Publisher(pipeline, caller)
@@ -98,7 +83,7 @@ class ToolServer(Server[Any]):
         self.records = pipeline.gate.records
         self.doors: DoorWatch | None = None
         self.limits = pipeline.limits
-        self.desk = Desk(pipeline)
+        self.desk = Desk(pipeline, refusals=self.refusals)
         self._asking = Asking(pipeline.gate, forms)
         self._tool = tool = _Tool(
             pipeline, caller, self.publisher, self._asking, self.refusals, load=load, runs=self.runs
@@ -125,6 +110,7 @@ class ToolServer(Server[Any]):
             },
         )
         self.middleware.clear()  # the SDK's own makes spans: even where nobody wants them, and in a client's words
+        self.middleware.append(recording(self.refusals, caller))
         self.middleware.append(boundary(keys, lifetime=pipeline.gate.rules.lifetime))
         # Like ``on_list_tools`` and ``on_call_tool``, for handlers that give the wire form: a model in between costs
         # 40 µs a call.
@@ -231,7 +217,7 @@ class _Tool:
         self._input_schema = input_schema(pipeline.limits)
         self._listed = Kept[Audience, dict[str, Any]](KEPT)
         self._load = load
-        self._runs = runs
+        self._run = ToolRun(pipeline, runs)
 
     async def list_tools(self, ctx: _Context, params: types.PaginatedRequestParams) -> dict[str, Any]:  # noqa: ARG002
         """Answer ``tools/list``: the tool as this caller may use it, or nothing."""
@@ -272,14 +258,14 @@ class _Tool:
             arguments = Arguments.model_validate(params.arguments or {})
             key_in(ctx.meta)
         except ValueError as error:  # pydantic's own among them
-            why = _what_is_wrong(error) if isinstance(error, ValidationError) else str(error)
-            self._refusals.note_caller(self._caller(), "invalid_arguments", why, _nothing)
+            why = what_is_wrong(error) if isinstance(error, ValidationError) else str(error)
+            self._refusals.note_caller(self._caller(), "invalid_arguments", why)
             return _result(why, is_error=True)
         try:
             async with self._load.run() as place:
                 return await self._answer(ctx, params, arguments, place)
         except TooMuch as too_much:
-            self._refusals.note_caller(self._caller(), too_much.bound, str(too_much), _nothing)
+            self._refusals.note_caller(self._caller(), too_much.bound, str(too_much))
             return _result(too_much.words, is_error=True)
         except MCPError:
             raise
@@ -308,7 +294,7 @@ class _Tool:
             except TooMuch as too_much:
                 too_much.add(f'then call again with the same program and "{CONFIRMATION}": "{ticket}"')
                 raise
-            return await self._until_cancelled(arguments.program, replace(asked, ticket=ticket), caller, progress)
+            return await self._run.until_cancelled(arguments.program, replace(asked, ticket=ticket), caller, progress)
 
         turn = await self._asking.resume(call, params)
         if isinstance(turn, Reply):
@@ -355,49 +341,6 @@ class _Tool:
             asked = Asked(arguments.confirmation_token, arguments.break_glass, door="http")
             self._pipeline.record_unrun(arguments.program, caller, asked)
 
-    async def _until_cancelled(self, program: str, asked: Asked, caller: Principal, progress: Progress) -> Report:
-        """Run a program; return its report, also where ``cancel_calls`` ended it.
-
-        A client's own cancellation is raised: it wants no answer.
-        """
-        ended: list[Report] = []
-
-        def end(report: Report) -> None:
-            log_run(report, caller, asked.ticket)  # here, because whoever cancels a run gets no report of it
-            self._runs.ended(report)
-            ended.append(report)
-
-        with self._runs.one():
-            await self._run(program, asked, caller, progress, end)
-        [report] = ended
-        return report
-
-    async def _run(
-        self, program: str, asked: Asked, caller: Principal, progress: Progress, end: Callable[[Report], None]
-    ) -> None:
-        """Run a program, and report progress to a client that asked for it; ``end`` is given the report in any case.
-
-        A disconnect cancels this task.
-        """
-        if not progress.asked:
-            end(await self._pipeline.run(program, caller, asked=asked, on_cancel=end))
-            return
-        # An observer must not wait, so the events lie in a stream until the client has taken them; there are at most
-        # three for each command of a program. Nor may it raise: the stream is whole until the pipeline has ended, also
-        # where ``tell`` was cancelled first.
-        send, receive = anyio.create_memory_object_stream[Event](float("inf"))
-
-        async def tell() -> None:
-            async for event in receive:
-                await progress.tell(event_line(event))
-
-        with receive:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(tell)
-                with send:
-                    observe = send.send_nowait
-                    end(await self._pipeline.run(program, caller, asked=asked, observe=observe, on_cancel=end))
-
 
 def _arguments(call: object) -> Arguments | None:
     """Return the arguments of a call of the tool, by the call's ``params``; None where they are none."""
@@ -407,21 +350,6 @@ def _arguments(call: object) -> Arguments | None:
         return Arguments.model_validate(call.get("arguments") or {})
     except ValidationError:
         return None
-
-
-def _nothing() -> None:
-    """Log nothing."""
-
-
-def _what_is_wrong(error: ValidationError) -> str:
-    """Return what a model can mend. The names that it made up are its own text: quoted, cut, and a few of them."""
-    errors = error.errors(include_input=False)
-    found = [f"{quoted('.'.join(map(str, e['loc'])) or 'arguments')}: {e['msg']}" for e in errors[:_MOST_MISTAKES]]
-    more = [f"{len(errors) - _MOST_MISTAKES} more"] if errors[_MOST_MISTAKES:] else []
-    return (
-        f'invalid arguments: {"; ".join(found + more)}\nthe argument is `program`, a string: {{"program": "..."}}; '
-        f"beside it, `{CONFIRMATION}` for a ticket and `{GLASS}` for a reason, each where an answer asked for it"
-    )
 
 
 def _result(text: str, *, is_error: bool) -> dict[str, Any]:

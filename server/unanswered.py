@@ -1,8 +1,12 @@
-"""What a client over standard input has asked and was not answered: it is waited for when the server stops."""
+"""What a client over standard input has asked and was not answered: it is waited for when the server stops.
 
-from collections.abc import Hashable
+Each message is answered in a context of its own, and whoever wants to is told of each answer that is an error.
+"""
+
+from collections.abc import Callable, Hashable
+from contextvars import Context
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import anyio
 from mcp.shared._stream_protocols import ReadStream, WriteStream
@@ -10,14 +14,20 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from guideway.server.idle import Idle, drain
+from guideway.server.oauth.refusal_log import answering_context
 
 _Read = SessionMessage | Exception
 
 
 class Unanswered:
-    """Counts requests between the two streams of a connection, by their ids."""
+    """Counts requests between the two streams of a connection, by their ids.
 
-    def __init__(self) -> None:
+    ``refused`` is told of each error before it is sent, in the context of its request; with None, of what was no
+    message.
+    """
+
+    def __init__(self, refused: Callable[[JSONRPCError | None], None] = lambda _: None) -> None:
+        self.refused = refused
         self._ids = set[Hashable]()
         self._idle = Idle()
 
@@ -52,18 +62,18 @@ class Unanswered:
 
 
 class _Reading:
-    """Reads on, and notes what comes. It has the context that each message came in, as the SDK wants it."""
+    """Reads on, and notes what comes. It has the context that each message is answered in, as the SDK wants it."""
 
     def __init__(self, stream: ReadStream[_Read], unanswered: Unanswered) -> None:
         self._stream = stream
         self._unanswered = unanswered
-
-    @property
-    def last_context(self) -> Any:
-        return getattr(self._stream, "last_context", None)
+        self.last_context: Context | None = None
 
     async def receive(self) -> _Read:
         item = await self._stream.receive()
+        self.last_context = answering_context(getattr(self._stream, "last_context", None))
+        if isinstance(item, Exception):
+            self.last_context.run(self._unanswered.refused, None)
         if not (isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCResponse | JSONRPCError)):
             self._unanswered.note(item)  # an answer here is to a question of the server's
         return item
@@ -97,6 +107,8 @@ class _Writing:
         self._unanswered = unanswered
 
     async def send(self, item: SessionMessage, /) -> None:
+        if isinstance(item.message, JSONRPCError):
+            self._unanswered.refused(item.message)
         await self._stream.send(item)
         if isinstance(item.message, JSONRPCResponse | JSONRPCError):
             self._unanswered.note(item)

@@ -78,8 +78,13 @@ def api_routes(desk: Desk, caller: Callable[[], Principal]) -> list[Route]:
 
     def decision(*, approve: bool) -> Callable[[Request], Awaitable[Response]]:
         async def decide(request: Request) -> Response:
-            given = Words.model_validate_json(await request.body() or b"{}")
-            seen = await desk.decide(caller(), request.path_params["ticket"], approve=approve, reason=given.reason)
+            ticket_id = request.path_params["ticket"]
+            try:
+                given = Words.model_validate_json(await request.body() or b"{}")
+            except ValidationError as error:
+                desk.note(caller(), ticket_id, "invalid_request", _what_is_wrong(error), approve=approve)
+                raise
+            seen = await desk.decide(caller(), ticket_id, approve=approve, reason=given.reason)
             return _json(seen.facts)
 
         return decide
@@ -105,14 +110,16 @@ def _answered(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Req
                 503, "store_unavailable", "the store of tickets cannot be used now", "the server's log says why"
             )
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-            where = ".".join(str(part) for part in first["loc"] if not isinstance(part, int))
-            message = f"{where + ': ' if where else ''}{first['msg'].lower()}"
-            return _error(
-                400, "invalid_request", message, _OF_THE_LIST if error.title == Asked.__name__ else _OF_A_BODY
-            )
+            help_ = _OF_THE_LIST if error.title == Asked.__name__ else _OF_A_BODY
+            return _error(400, "invalid_request", _what_is_wrong(error), help_)
 
     return endpoint
+
+
+def _what_is_wrong(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    where = ".".join(str(part) for part in first["loc"] if not isinstance(part, int))
+    return f"{where + ': ' if where else ''}{first['msg'].lower()}"
 
 
 def _json(content: dict[str, Any], status: int = 200) -> Response:

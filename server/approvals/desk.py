@@ -20,6 +20,7 @@ from guideway.interpreter.pipeline import Pipeline
 from guideway.interpreter.principal import Principal
 from guideway.interpreter.records import Mutation, Records, StoreUnavailable
 from guideway.server.approvals.view import facts, mutated, words
+from guideway.server.oauth.refusal_log import RefusalLog
 from guideway.server.run_log import about_ticket, who
 from guideway.server.run_log import reason as said
 
@@ -48,11 +49,14 @@ class Seen:
 
 
 class Desk:
-    """Tickets to decide on. ``now`` is in seconds since the epoch."""
+    """Tickets to decide on. ``now`` is in seconds since the epoch; ``refusals`` is where a door notes its own too."""
 
-    def __init__(self, pipeline: Pipeline, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, pipeline: Pipeline, now: Callable[[], float] = time.time, *, refusals: RefusalLog | None = None
+    ) -> None:
         self._pipeline = pipeline
         self._now = now
+        self.refusals = refusals or RefusalLog()
 
     @property
     def records(self) -> Records | None:
@@ -109,17 +113,24 @@ class Desk:
             )
             ticket = await records.decide(ticket_id, approve=approve, by=Who.of(approver), reason=reason, now=now)
         except Undecidable as error:
+            self.note(approver, ticket_id, error.code, str(error), approve=approve)
             known = words(ticket_id, 40) if error.code is not Undecidable.Why.UNKNOWN else "that is not known"
             _log.info("could not %s ticket %s: %s; %s", verb, known, error.code, who(approver))
             raise
         except StoreUnavailable as error:
             _log.error("could not %s a ticket: the store: %s; %s", verb, error, who(approver))
+            self.note(approver, ticket_id, "store_unavailable", str(error), approve=approve)
             raise
         _log.info(
             "ticket %s: %s; %s; %s %s",
             *(ticket.id, ticket.state.value, about_ticket(ticket), said(ticket.reason), who(approver)),
         )
         return self._seen(approver, ticket, seen.history, now)
+
+    def note(self, approver: Principal, ticket_id: str, code: str, why: str, *, approve: bool) -> None:
+        """Record a decision that was not taken: who wanted which, on what, and why it was not."""
+        facts = {"ticket": words(ticket_id, 64), "wanted": "approve" if approve else "refuse"}
+        self.refusals.note_caller(approver, code, why, facts=facts)
 
     def _seen(self, reader: Principal, ticket: Ticket, history: Collection[Mutation], now: float) -> Seen:
         targets = mutated(ticket)

@@ -31,6 +31,8 @@ from guideway.server.approvals.view import words
 from guideway.server.approvals.visitors import MOST_SECONDS, Visitor, Visitors
 from guideway.server.listen import spellings
 from guideway.server.oauth.access import Access
+from guideway.server.proxies import client_address
+from guideway.server.recorded import CALLER, asked_for
 from guideway.server.run_log import who
 
 _log: Final = logging.getLogger(__name__)
@@ -56,6 +58,7 @@ class Pages:
 
     def __init__(self, desk: Desk, sign_in: SignIn, visitors: Visitors, access: Access) -> None:
         self._desk = desk
+        self._refusals = desk.refusals
         self._sign_in = sign_in
         self._visitors = visitors
         self._url = access.url(PAGE)
@@ -135,6 +138,7 @@ class Pages:
             if not problem:
                 await self._desk.decide(visitor.principal, ticket_id, approve=approve, reason=reason)
                 return self._to(ticket_id)
+            self._desk.note(visitor.principal, ticket_id, "invalid_request", problem, approve=approve)
         except Undecidable as error:
             if error.code is not Undecidable.Why.NO_REASON:
                 raise
@@ -189,7 +193,12 @@ class Pages:
 
         async def endpoint(request: Request) -> Response:
             visitor = await self._visitors.find(request.cookies.get(self._cookie, ""))
-            return self._ask_to_sign_in(request) if visitor is None else await answer(request, visitor)
+            if visitor is None:
+                address = client_address(request.scope)
+                self._refusals.note("a visit", "nobody is signed in", address, code="no_sign_in", most=1)
+                return self._ask_to_sign_in(request)
+            request.scope[CALLER] = visitor.principal
+            return await answer(request, visitor)
 
         return self._answered(endpoint)
 
@@ -200,6 +209,8 @@ class Pages:
             form = await _form(request)
             if not self._is_own(request) or not visitor.knows(form.get("stamp", "")):
                 _log.warning("a form of another page was refused; %s", who(visitor.principal))
+                facts = {"asked": asked_for(request.scope)}
+                self._refusals.note_caller(visitor.principal, "foreign_form", "a form of another page", facts=facts)
                 link = (self._base, "All requests")
                 return self._message(403, "This form is not one of this page", "Nothing was done.", link=link)
             return await answer(request, visitor, form)
@@ -224,6 +235,7 @@ class Pages:
                     link = (f"{self._base}/{request.path_params['ticket']}", "See the request")
                 return self._message(status, title, text, link=link)
             except NotSignedIn as error:
+                self._note_not_signed_in(request, error)
                 text, help_ = (_sentence(each) for each in (str(error), error.help))
                 wanted = request.cookies.get(self._way_back, "").rpartition(".")[2]
                 more = f"&ticket={wanted}" if _TICKET.fullmatch(wanted) else ""
@@ -238,6 +250,14 @@ class Pages:
                 )
 
         return endpoint
+
+    def _note_not_signed_in(self, request: Request, error: NotSignedIn) -> None:
+        if error.person is not None:
+            self._refusals.note_caller(error.person, "not_signed_in", "who signed in may not approve here")
+        else:
+            # Some of the words are the issuer's, or of whoever says to come from there: they are no key.
+            key, address = ("not_signed_in", error.status), client_address(request.scope)
+            self._refusals.note("a sign-in", str(error), address, code="not_signed_in", key=key)
 
     def _ask_to_sign_in(self, request: Request) -> Response:
         ticket_id = str(request.path_params.get("ticket", ""))

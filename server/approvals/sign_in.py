@@ -40,10 +40,14 @@ _KEPT: Final = re.compile(r"([A-Za-z0-9_-]{43})\.([A-Za-z0-9_-]{43})\.([A-Za-z0-
 
 
 class NotSignedIn(Exception):  # noqa: N818  # it is an answer, not a fault
-    """Nobody was signed in. The message is for the person at the browser, and holds no secret."""
+    """Nobody was signed in. The message is for the person at the browser, and holds no secret.
 
-    def __init__(self, message: str, help_: str, status: int = 403) -> None:
+    ``person`` is who it would have been, where that is known.
+    """
+
+    def __init__(self, message: str, help_: str, status: int = 403, *, person: Principal | None = None) -> None:
         super().__init__(message)
+        self.person = person
         self.help = help_
         self.status = status
 
@@ -175,6 +179,7 @@ class SignIn:
                 f"you are signed in as {who}, who may not approve here",
                 f"approving needs the scope `{self._client.issuer.word(Scope.APPROVE)}`: be somebody else, or ask your "
                 "operator for it; and allow it when the issuer asks",
+                person=principal,
             )
         return principal
 

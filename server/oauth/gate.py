@@ -37,6 +37,8 @@ from guideway.server.oauth.dpop import STORE_SECONDS, ProofRefused, Proofs, Shar
 from guideway.server.oauth.refusal_log import RefusalLog
 from guideway.server.oauth.sdk_token import sdk_token
 from guideway.server.oauth.verified import IssuerUnavailable, TokenRefused, Verified
+from guideway.server.proxies import client_address
+from guideway.server.recorded import CALLER, asked_for
 from guideway.server.run_log import log_not_let_in, log_scopes_missing
 from guideway.server.sections import ENDPOINT
 
@@ -110,6 +112,7 @@ class Gate:
             self._checked(_CHECKS.get(verified.status_code, TokenCheck.REFUSED))
             await verified(request, receive, send)
             return
+        request[CALLER] = verified.principal
         held = verified.principal.scopes
         if held.isdisjoint(any_of):
             self._checked(TokenCheck.INSUFFICIENT_SCOPE)
@@ -118,6 +121,7 @@ class Gate:
                 Code.INSUFFICIENT_SCOPE,
                 f"any of {scope_list(any_of)} is needed",
                 partial(log_not_let_in, verified.principal, any_of),
+                facts={"asked": asked_for(request)},
             )
             await self._challenges.insufficient_scope(verified, scheme, self._first(request))(request, receive, send)
             return
@@ -159,11 +163,16 @@ class Gate:
         """Return the scheme and the token that a request shows, or the answer where that is not exactly one."""
         query = request["query_string"]
         if query and any(name.lower() == "access_token" for name, _ in parse_qsl(query.decode("latin-1"), True)):
-            return self._challenges.invalid_request("a token belongs into the Authorization header, never into a URL")
+            return self._invalid(request, "a token belongs into the Authorization header, never into a URL")
         values = [value for name, value in request["headers"] if name == b"authorization"]
         if len(values) > 1:
-            return self._challenges.invalid_request("there is more than one Authorization header")
-        if not values or not (begins := _SCHEME.match(values[0])):
+            return self._invalid(request, "there is more than one Authorization header")
+        if not values:  # as every sign-in begins
+            self._refusals.note("a request", "it shows no token", client_address(request), code="no_token", most=1)
+            return self._challenges.no_token(self._first(request))
+        if not (begins := _SCHEME.match(values[0])):
+            why = "its Authorization header has another scheme than Bearer and DPoP"
+            self._refusals.note("a request", why, client_address(request), code="no_token")
             return self._challenges.no_token(self._first(request))
         scheme = _SCHEMES[begins[1].lower()]
         if len(values[0]) > MOST_TOKEN_BYTES:
@@ -173,8 +182,12 @@ class Gate:
             return self._refused(request, "the token is malformed", scheme)
         return scheme, found[1].decode("ascii")
 
+    def _invalid(self, request: Request, why: str) -> Response:
+        self._refusals.note("a token", why, client_address(request), code="invalid_request")
+        return self._challenges.invalid_request(why)
+
     def _refused(self, request: Request, why: str, scheme: Scheme) -> Response:
-        self._refusals.note("a token", why, _client(request))
+        self._refusals.note("a token", why, client_address(request))
         return self._challenges.invalid_token(why, scheme, self._first(request))
 
     async def _verify(self, request: Request, scheme: Scheme, token: str) -> Verified | Response:
@@ -185,21 +198,25 @@ class Gate:
             proves = Scheme.DPOP if verified.key_thumbprint else scheme
             await self._check_binding(request, scheme, token, verified)
         except ProofRefused as refused:
-            self._refusals.note("a proof", str(refused), _client(request))
+            self._refusals.note("a proof", str(refused), client_address(request))
             return self._challenges.invalid_proof(str(refused))
         except TokenRefused as refused:
-            self._refusals.note("a token", str(refused), _client(request))
+            self._refusals.note("a token", str(refused), client_address(request))
             return self._challenges.invalid_token(str(refused), proves, self._first(request))
         except IssuerUnavailable as error:
+            self._refusals.note("a token", str(error), client_address(request), code="issuer_unavailable")
             return self._challenges.unavailable(error)
         except StoreUnavailable as error:
-            self._refusals.note("a proof", f"whether it is new cannot be said, the store: {error}", _client(request))
+            self._refusals.note(
+                "a proof", f"whether it is new cannot be said, the store: {error}", client_address(request)
+            )
             told = IssuerUnavailable("whether the proof was used before cannot be said now", STORE_SECONDS)
             return self._challenges.unavailable(told)
         except Exception as error:  # noqa: BLE001  # an error of this program, which must let nobody in
             # Without the error's own words: what failed on a token may quote it.
             where = "".join(traceback.format_tb(error.__traceback__))
             _log.error("a token could not be checked: %s\n%s", type(error).__name__, where)
+            self._refusals.note("a token", "it could not be checked", client_address(request), code="internal_error")
             return self._challenges.broken()
         return verified
 
@@ -302,12 +319,6 @@ class _Places:
 
     def __contains__(self, path: str) -> bool:
         return self.find(path) is not None
-
-
-def _client(request: Request) -> str:
-    """Return the address that a request came from, for the log: a proxy's client where there is a proxy."""
-    client = request.get("client")
-    return str(client[0]) if client else "somebody"
 
 
 async def _read(receive: Receive) -> tuple[bytes, Receive]:
