@@ -10,7 +10,7 @@ import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -100,16 +100,12 @@ class Fleet:
     def service(self, pattern: ServicePattern, name: str, stars: _Stars) -> "Service":
         """Return the service of a name, made where there is none."""
         key = (pattern, name)
-        kept = self._kept.pop(key, None)
-        if kept is None:
-            service = self._there.get(key) or pattern.make(name, stars)
-            self._there[key] = service
-            self._make_room()
-            kept = _Kept(service, 0.0)
-        kept.used = time.monotonic()
-        self._kept[key] = kept
-        self._look_again()
-        return kept.service
+        service = self._there.get(key)
+        if service is None:
+            service = self._there[key] = pattern.make(name, stars)
+            service.when_called = partial(self._called, key)
+        self._keep(key, service)
+        return service
 
     async def close(self) -> None:
         """Give back what all of them hold."""
@@ -123,6 +119,16 @@ class Fleet:
                 tasks.start_soon(service.close)
         while self._closing:
             await asyncio.wait(self._closing)  # which cancels nothing when it is cancelled
+
+    def _called(self, key: _Key) -> None:
+        """Keep one again that a run had, and that was given up before the run came to it: it connects anew."""
+        self._keep(key, self._there[key])
+
+    def _keep(self, key: _Key, service: "Service") -> None:
+        if self._kept.pop(key, None) is None:
+            self._make_room()
+        self._kept[key] = _Kept(service, time.monotonic())
+        self._look_again()
 
     def _make_room(self) -> None:
         """Give up those that were used the longest ago, so that there is room for one more."""

@@ -88,6 +88,8 @@ class Service:
         self._settle = settle
         self._health_seconds = health_seconds
         self._calls = 0
+        #: Told at the start of each call: by whoever keeps the service, and closes it when it is idle.
+        self.when_called: Callable[[], None] | None = None
 
     @property
     def in_use(self) -> bool:
@@ -169,6 +171,8 @@ class Service:
     def _called(self) -> Iterator[None]:
         """Count a call, and let nothing but a ``Fault`` out of it."""
         self._calls += 1
+        if self.when_called is not None:
+            self.when_called()
         try:
             with only_faults(self.name):
                 yield

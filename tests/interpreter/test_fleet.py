@@ -139,6 +139,17 @@ async def test_whoever_still_has_one_that_was_given_up_shares_it_with_the_next()
 
 
 @pytest.mark.anyio
+async def test_one_that_was_given_up_before_a_run_came_to_it_gives_back_what_it_took_anew() -> None:
+    """A program waits between its commands: once such a connection stayed open as long as the process."""
+    world = World(idle_seconds=0.02)
+    had = world.inventory().service("web-1")
+    await until(lambda: world.closed() == {"web-1": 1})
+    await had.state()
+    await until(lambda: world.closed() == {"web-1": 2})
+    assert len(world.fleet) == 0
+
+
+@pytest.mark.anyio
 async def test_idle_ones_give_back_what_they_hold() -> None:
     world = World(idle_seconds=0.05)
     inventory = world.inventory()
