@@ -3,6 +3,7 @@
 import gc
 import logging
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 from tests.system.containers import CONTAINERS
@@ -16,8 +17,17 @@ from tests.system.units import UNITS
 
 
 @pytest.fixture
-async def nothing_is_left(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> AsyncIterator[None]:
-    """After a test: nothing more than before, there neither, and no complaint of a library's or the loop's."""
+async def nothing_is_left(
+    request: pytest.FixtureRequest,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> AsyncIterator[None]:
+    """After a test: nothing more than before, there neither, and no complaint of a library's or the loop's.
+
+    The test has a state of its own, with a store that no other test's pipeline works on.
+    """
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     elsewhere = []
     if "systemd" in request.fixturenames:
         systemd: Systemd = request.getfixturevalue("systemd")

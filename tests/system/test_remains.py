@@ -5,6 +5,7 @@ import os
 import socket
 import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import anyio
@@ -12,6 +13,8 @@ import pytest
 from tests.system import remains
 from tests.system.remains import leaving_nothing
 from tests.system.supervisord import wait_for
+
+from guideway.interpreter.store.folder import FILE
 
 pytestmark = pytest.mark.anyio
 
@@ -80,3 +83,20 @@ async def test_what_other_processes_have_is_not_counted() -> None:
     async with leaving_nothing():
         other = tempfile.mkdtemp(prefix="guideway-1-")
     os.rmdir(other)
+
+
+async def test_a_store_that_is_not_closed_is_found_and_one_of_another_test_is_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A pipeline that another test did not close took a connection while a later test was looked at."""
+    monkeypatch.setattr(remains, "_SECONDS", 0.2)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "mine"))
+    for state in ("mine", "other"):
+        (tmp_path / state).mkdir()
+        (tmp_path / state / FILE).touch()
+    with ExitStack() as later:
+        async with leaving_nothing():
+            later.enter_context((tmp_path / "other" / FILE).open("rb"))
+        with pytest.raises(AssertionError, match="'files'"):
+            async with leaving_nothing():
+                later.enter_context((tmp_path / "mine" / FILE).open("rb"))

@@ -56,7 +56,7 @@ def listening_at_many() -> Sshd:
 async def test_machines_of_a_pattern_keep_few_connections_and_give_them_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wiring, "Fleet", partial(Fleet, most=2, idle_seconds=1.0))
+    monkeypatch.setattr(wiring, "Fleet", partial(Fleet, most=2, idle_seconds=2.0))
     with listening_at_many() as sshd, Supervisord({"p": ["sleep", "1000"]}) as world:
         pipeline = fleet_of(sshd, world.socket, tmp_path)
         for number in range(1, MACHINES + 1):
