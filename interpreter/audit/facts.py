@@ -1,23 +1,30 @@
 """What records say of programs, callers and runs: JSON of what this program knows, and nothing that a service said."""
 
+import json
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from guideway.dsl.analysis import Analysis
-from guideway.dsl.ast import Command
+from guideway.dsl.ast import COMMANDS, Command
 from guideway.dsl.errors import Refusal
 from guideway.dsl.printer import format_one_line
 from guideway.dsl.source import Source
 from guideway.interpreter.approvals import Who, digest, one_line
 from guideway.interpreter.inventory import Inventory
 from guideway.interpreter.principal import Principal
-from guideway.interpreter.results import Report, Step
+from guideway.interpreter.results import Outcome, Report, Step
 from guideway.interpreter.risk import own_tier
 
 MOST_DIAGNOSTICS: Final = 20
 """Reasons of one refusal that are recorded; beyond them their number is."""
+
+MOST_LISTED: Final = 16_384
+"""Bytes of one list of a record, as JSON. What changes something is always in it; of other reads their number is."""
+
+_Fact = dict[str, Any]
+_MUTATING: Final = frozenset(command.keyword for command in COMMANDS if command.mutates)
 
 
 def of_caller(caller: Principal) -> dict[str, Any]:
@@ -52,7 +59,8 @@ def of_program(analysis: Analysis, inventory: Inventory, refusal: Refusal | None
                 "reason": reason,
             }
         )
-    return {"program": format_one_line(analysis.program), "digest": digest(analysis.program), "commands": commands}
+    said = {"program": format_one_line(analysis.program), "digest": digest(analysis.program)}
+    return said | _bounded("commands", commands, "decision", "allowed")
 
 
 def of_refusal(refusal: Refusal, source: Source) -> dict[str, Any]:
@@ -79,8 +87,8 @@ def of_end(report: Report) -> dict[str, Any]:
         "seconds": report.seconds,
         "ran": dict(report.ran),
         "contained": len(report.containments),
-        "steps": [of_step(step) for step in report.steps],
         "refusal": None if report.refusal is None else of_refusal(report.refusal, report.refusal.source),
+        **_bounded("steps", [of_step(step) for step in report.steps], "outcome", Outcome.OK.value),
     }
 
 
@@ -104,6 +112,28 @@ def of_step(step: Step) -> dict[str, Any]:
 def of_counts(targets: Mapping[tuple[str, str], int]) -> list[dict[str, Any]]:
     """Return what a program may do at most."""
     return [{"command": keyword, "target": name, "times": times} for (keyword, name), times in targets.items()]
+
+
+def _bounded(name: str, listed: Sequence[_Fact], by: str, usual: str) -> dict[str, Any]:
+    """Return a list of commands or steps, and how many of those that only read were left out of it, by ``by``.
+
+    Whoever may only read must not fill a disk. What is ``usual`` is left out first, and of what is alike the last.
+    """
+
+    def rank(at: int) -> tuple[bool, bool]:
+        return listed[at]["command"] not in _MUTATING, listed[at][by] == usual
+
+    kept, left, room = set[int](), Counter[str](), MOST_LISTED
+    for at in sorted(range(len(listed)), key=rank):
+        size = len(json.dumps(listed[at])) + 2
+        if listed[at]["command"] in _MUTATING or size <= room:
+            room -= size
+            kept.add(at)
+        else:
+            room = 0  # of what is alike, none behind the first that is left out
+            left[str(listed[at][by])] += 1
+    found: dict[str, Any] = {name: [each for at, each in enumerate(listed) if at in kept]}
+    return found | {f"{name}_left_out": dict(left)} if left else found
 
 
 def _targets(analysis: Analysis) -> Counter[tuple[type[Command], str]]:

@@ -177,6 +177,7 @@ def _show_why(console: Console, run: Run, call: Mapping[str, Any]) -> None:
         color_of = {"allowed": GREEN, "refused": RED}.get(decision, DIM)
         console.line("  ", (decision + its, color_of), f" {each.get('command')} {each.get('target')}")
         _wrapped(console, "    ", f"{label}: {each.get('source')}", DIM)
+    _show_left_out(console, call, "commands")
     refusal = refused.get("refusal") if refused else None
     for each in _listed(refusal if isinstance(refusal, dict) else {}, "reasons"):
         where = f"{each.get('line')}:{each.get('column')}"
@@ -210,6 +211,15 @@ def _show_done(console: Console, run: Run) -> None:
             f": {said}" if said else "",
             (f" ({step.get('seconds'):.3g} s)", DIM),
         )
+    _show_left_out(console, ended, "steps")
+
+
+def _show_left_out(console: Console, body: Mapping[str, Any], name: str) -> None:
+    """Write how many commands or steps a record left out, so that none was too long: each of them only read."""
+    left = body.get(f"{name}_left_out")
+    if isinstance(left, dict) and left:
+        counts = ", ".join(f"{count} {word}" for word, count in left.items())
+        _wrapped(console, "  ", f"not listed in the record, which would be too long: {counts}; they only read", DIM)
 
 
 def _show_proof(console: Console, run: Run, verdict: Verdict) -> None:

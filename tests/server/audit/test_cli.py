@@ -184,3 +184,15 @@ def test_following_goes_on_as_records_come_and_ends_at_ctrl_c(folder: Path) -> N
         assert json.loads(following.stdout.readline())["kind"] == "server.started"
         following.send_signal(signal.SIGINT)
         assert following.wait(30) == Exit.INTERRUPTED
+
+
+def test_a_run_says_how_much_of_it_its_record_left_out(folder: Path, said: Said) -> None:
+    run = "00000000-0000-4000-8000-00000000abcd"
+    ended = {"status": "completed", "steps": [], "steps_left_out": {"ok": 900}, "run": run, "caller": CALLER}
+    append(
+        folder,
+        Entry(Kind.RUN_BEGUN, None, NOW, {"run": run, "caller": CALLER, "commands": [], "program": "PING"}),
+        Entry(Kind.RUN_ENDED, None, NOW, ended),
+    )
+    shown = " ".join(said("show", run)[1].split())
+    assert "not listed in the record, which would be too long: 900 ok; they only read" in shown
