@@ -55,7 +55,12 @@ COVERS: Final[Mapping[Matter, tuple[tuple[str, ...], ...]]] = {
         *((listed, "*", "target") for listed in _NAMED),
         ("causes", "*", "source"),
     ),
-    Matter.MESSAGE: (("message",), ("steps", "*", "message"), ("refusal", "reasons", "*", "message")),
+    Matter.MESSAGE: (
+        ("message",),
+        ("steps", "*", "message"),
+        ("refusal", "message"),
+        ("refusal", "reasons", "*", "message"),
+    ),
     Matter.OUTPUT: (("steps", "*", "observation"),),
 }
 

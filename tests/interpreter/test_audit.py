@@ -303,7 +303,11 @@ FACTS: dict[str, Any] = {
     "worst_case": [{"command": "RESTART", "target": "database", "times": 1}],
     "causes": [{"command": "RESTART", "target": "database", "source": "database is frozen"}],
     "steps": [{"target": "database", "outcome": "ok", "observation": "answered in 3 ms", "message": "database runs"}],
-    "refusal": {"code": "frozen", "reasons": [{"code": "frozen", "message": "database is frozen"}]},
+    "refusal": {
+        "code": "frozen",
+        "message": "database is frozen",
+        "reasons": [{"code": "frozen", "message": "database is frozen"}],
+    },
 }
 
 
