@@ -1,5 +1,6 @@
-"""Where several processes run the tests: which run in one, and what they send each other."""
+"""Where several processes run the tests: which run in one, and what that costs."""
 
+import gc
 import os
 
 import pytest
@@ -18,3 +19,9 @@ def test_a_long_value_is_not_in_the_name_of_a_test(value: object, request: pytes
     """Once names had 400 MB: each process kept them, and sent them to the one that hands tests out."""
     assert value
     assert len(request.node.nodeid) < 1000
+
+
+def test_no_look_for_garbage_looks_at_the_tests(request: pytest.FixtureRequest) -> None:
+    assert request.session.items
+    assert gc.isenabled()
+    assert gc.get_freeze_count() > 10_000
