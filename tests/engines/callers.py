@@ -56,17 +56,15 @@ class Caller:
         """Say whether the copy has a command of the kind with this name."""
         if self.names is None:
             return is_name(name)
-        usable, patterns = _usable(self, kind)
+        usable, patterns, longest = _usable(self, kind)
         if usable and _promised(self).names.get(kind) is Form.PATTERN:
-            return is_name(name) and len(name) <= max(map(len, usable))
+            return is_name(name) and len(name) <= longest
         return name in usable or any(means(pattern, name) for pattern in patterns)
 
     @property
     def written(self) -> Mapping[Target, tuple[str, ...]] | None:
         """Names to write: the caller's own, and of a pattern some, the shortest and the longest among them."""
-        if self.names is None:
-            return None
-        return {kind: tuple(name for one in names for name in _written(one)) for kind, names in self.names.items()}
+        return None if self.names is None else _all_written(self)
 
     def may(self, tree: Program) -> bool:
         """Say whether the caller may run a program: its scopes, and its names with each command."""
@@ -129,16 +127,23 @@ def _promised(caller: Caller) -> GrammarCopy:
 
 
 @cache
-def _usable(caller: Caller, kind: Target) -> tuple[frozenset[str], tuple[NamePattern, ...]]:
+def _usable(caller: Caller, kind: Target) -> tuple[frozenset[str], tuple[NamePattern, ...], int]:
+    """Return names, patterns, and how long the longest name is."""
     named = (caller.names or {}).get(kind, ())
     texts = frozenset(name for name in named if isinstance(name, str))
-    return texts, tuple(name for name in named if isinstance(name, NamePattern))
+    return texts, tuple(name for name in named if isinstance(name, NamePattern)), max(map(len, texts), default=0)
 
 
 def means(pattern: NamePattern, name: str) -> bool:
     """Say whether a pattern means a name: by a regular expression of this file's own."""
     expression = re.escape(pattern.text).replace(r"\*", "[A-Za-z0-9_-]{1,63}")
     return is_name(name) and re.fullmatch(expression, name) is not None and name not in pattern.but
+
+
+@cache
+def _all_written(caller: Caller) -> Mapping[Target, tuple[str, ...]]:
+    named = (caller.names or {}).items()
+    return {kind: tuple(name for one in names for name in _written(one)) for kind, names in named}
 
 
 def _written(one: Spelling) -> Iterator[str]:
