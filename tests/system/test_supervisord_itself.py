@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import pytest
+from tests.system.remains import closed_later
 from tests.system.supervisord import Supervisord, wait_for
 from tests.system.test_supervisord import driver, ignoring, restart_fails, service, unused_port
 
@@ -53,14 +54,14 @@ async def test_supervisord_that_asks_for_a_password(
     with Supervisord({"one": ["sleep", "1000"]}, **sections) as world:
         place = {"socket": str(world.socket)} if over == "unix" else {"url": f"http://127.0.0.1:{port}"}
         options = SupervisordOptions.model_validate({"program": "one", **place, "username": "operator", **password})
-        driver = options.build()
+        driver = closed_later(options.build())
         assert (await driver.observe()).state is State.STOPPED
-        nobody = SupervisordOptions.model_validate({"program": "one", **place}).build()
+        nobody = closed_later(SupervisordOptions.model_validate({"program": "one", **place}).build())
         with pytest.raises(Fault, match="asks for a user and a password: set `username`") as asked:
             await nobody.observe()
         stranger = SupervisordOptions.model_validate({"program": "one", **place, "username": "other", **password})
         with pytest.raises(Fault, match="does not take this user and password") as refused:
-            await stranger.build().observe()
+            await closed_later(stranger.build()).observe()
     assert {asked.value.reason, refused.value.reason} == {Reason.NO_PERMISSION}
     encoded = base64.b64encode(f"operator:{SECRET}".encode()).decode()
     for text in (caplog.text, repr(options), repr(driver), repr(vars(driver)), repr(refused.value)):
@@ -86,7 +87,7 @@ async def test_a_password_that_cannot_be_read_is_not_sent(
         file.chmod(mode)
     options = SupervisordOptions(program="good", socket=world.socket, username="operator", password_file=file)
     with pytest.raises(Fault) as caught:
-        await options.build().observe()
+        await closed_later(options.build()).observe()
     assert caught.value.reason is Reason.NO_PERMISSION
     assert caught.value.message.startswith(f"what `password_file` names {told}")
     assert str(file) not in caught.value.message
