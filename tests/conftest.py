@@ -21,10 +21,12 @@ TOGETHER = (
     ("system/test_ssh",),
     ("server/oauth/",),
     ("crash/",),
+    ("system/test_wheel",),
     ("server/development_issuer/",),
     ("grammar/",),
     ("store/",),
     ("system/test_replicas",),
+    ("test_layers",),
     ("attacks/oauth/",),
 )
 
