@@ -20,8 +20,9 @@ from guideway.dsl.analysis import Analysis
 from guideway.dsl.ast import Restart
 from guideway.dsl.errors import Code, Diagnostic, Refusal
 from guideway.dsl.source import Source, Span
-from guideway.interpreter.approvals import Who, one_line
+from guideway.interpreter.approvals import Who
 from guideway.interpreter.audit import facts
+from guideway.interpreter.audit.bounds import bounded, said
 from guideway.interpreter.audit.entry import UNWRITTEN, Entry, Kind, Trail
 from guideway.interpreter.clearance import Clearance, Forbidden, Turn
 from guideway.interpreter.drivers.base import BRING_BACK_SECONDS, Fault
@@ -181,7 +182,7 @@ class RunRecord:
 
     def _put(self, kind: Kind, found: Mapping[str, Any], mutation: Mutation | None = None) -> None:
         if self.trail is not None:
-            self.trail.put([Entry(kind, self.caller.tenant, time.time(), found, mutation)])
+            self.trail.put([Entry(kind, self.caller.tenant, time.time(), bounded(found), mutation)])
 
     def _whose(self) -> dict[str, Any]:
         """Return what every record of the call has."""
@@ -201,7 +202,7 @@ class RunRecord:
         return (
             self._whose()
             | {"door": asked.door, "text_sha256": hashlib.sha256(text).hexdigest(), "text_bytes": len(text)}
-            | {key: one_line(value) for key, value in words.items() if value is not None}
+            | {key: said(value) for key, value in words.items() if value is not None}
         )
 
 
@@ -212,7 +213,7 @@ def unwritten(source: Source) -> Refusal:
 
 def _over(begun: Mutation, outcome: str, message: str | None) -> Mutation:
     """Return a mutation that has ended now. A driver's words are made fit for any database."""
-    words = None if message is None else one_line(message)
+    words = None if message is None else said(message)
     return Mutation(
         begun.run_id,
         begun.service,

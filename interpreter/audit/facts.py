@@ -1,30 +1,23 @@
 """What records say of programs, callers and runs: JSON of what this program knows, and nothing that a service said."""
 
-import json
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from guideway.dsl.analysis import Analysis
-from guideway.dsl.ast import COMMANDS, Command
+from guideway.dsl.ast import Command
 from guideway.dsl.errors import Refusal
 from guideway.dsl.printer import format_one_line
 from guideway.dsl.source import Source
-from guideway.interpreter.approvals import Who, digest, one_line
+from guideway.interpreter.approvals import Who, digest
+from guideway.interpreter.audit.bounds import MOST_REASONS, said, size
 from guideway.interpreter.inventory import Inventory
 from guideway.interpreter.principal import Principal
-from guideway.interpreter.results import Outcome, Report, Step
+from guideway.interpreter.results import Report, Step
 from guideway.interpreter.risk import own_tier
 
 MOST_DIAGNOSTICS: Final = 20
-"""Reasons of one refusal that are recorded; beyond them their number is."""
-
-MOST_LISTED: Final = 16_384
-"""Bytes of one list of a record, as JSON. What changes something is always in it; of other reads their number is."""
-
-_Fact = dict[str, Any]
-_MUTATING: Final = frozenset(command.keyword for command in COMMANDS if command.mutates)
+"""Reasons of one refusal that are recorded, at most; beyond them their number is."""
 
 
 def of_caller(caller: Principal) -> dict[str, Any]:
@@ -59,21 +52,23 @@ def of_program(analysis: Analysis, inventory: Inventory, refusal: Refusal | None
                 "reason": reason,
             }
         )
-    said = {"program": format_one_line(analysis.program), "digest": digest(analysis.program)}
-    return said | _bounded("commands", commands, "decision", "allowed")
+    return {"program": format_one_line(analysis.program), "digest": digest(analysis.program), "commands": commands}
 
 
 def of_refusal(refusal: Refusal, source: Source) -> dict[str, Any]:
     """Return why something was refused, each reason with its place."""
-    listed = refusal.diagnostics[:MOST_DIAGNOSTICS]
-    reasons = []
-    for each in listed:
-        position = source.position(each.span.start)
-        words = one_line(each.message)
-        reasons.append({"code": each.code.value, "message": words, "line": position.line, "column": position.column})
+    reasons: list[dict[str, Any]] = []
+    room = MOST_REASONS
+    for each in refusal.diagnostics[:MOST_DIAGNOSTICS]:
+        at, words = source.position(each.span.start), said(each.message)
+        reason = {"code": each.code.value, "message": words, "line": at.line, "column": at.column}
+        room -= size(reason) + 1
+        if reasons and room < 0:
+            break
+        reasons.append(reason)
     found: dict[str, Any] = {"code": refusal.code.value, "reasons": reasons}
-    if len(refusal.diagnostics) > len(listed):
-        found["more"] = len(refusal.diagnostics) - len(listed)
+    if len(refusal.diagnostics) > len(reasons):
+        found["more"] = len(refusal.diagnostics) - len(reasons)
     if refusal.required_scopes:
         found["required_scopes"] = sorted(scope.value for scope in refusal.required_scopes)
         found["missing_scopes"] = sorted(scope.value for scope in refusal.missing_scopes)
@@ -87,8 +82,8 @@ def of_end(report: Report) -> dict[str, Any]:
         "seconds": report.seconds,
         "ran": dict(report.ran),
         "contained": len(report.containments),
+        "steps": [of_step(step) for step in report.steps],
         "refusal": None if report.refusal is None else of_refusal(report.refusal, report.refusal.source),
-        **_bounded("steps", [of_step(step) for step in report.steps], "outcome", Outcome.OK.value),
     }
 
 
@@ -103,37 +98,10 @@ def of_step(step: Step) -> dict[str, Any]:
         "outcome": step.outcome.value,
         "observation": step.observation,
         "reason": None if step.reason is None else step.reason.value,
-        "message": None if step.message is None else one_line(step.message),
+        "message": None if step.message is None else said(step.message),
         "started": step.started,
         "seconds": step.seconds,
     }
-
-
-def of_counts(targets: Mapping[tuple[str, str], int]) -> list[dict[str, Any]]:
-    """Return what a program may do at most."""
-    return [{"command": keyword, "target": name, "times": times} for (keyword, name), times in targets.items()]
-
-
-def _bounded(name: str, listed: Sequence[_Fact], by: str, usual: str) -> dict[str, Any]:
-    """Return a list of commands or steps, and how many of those that only read were left out of it, by ``by``.
-
-    Whoever may only read must not fill a disk. What is ``usual`` is left out first, and of what is alike the last.
-    """
-
-    def rank(at: int) -> tuple[bool, bool]:
-        return listed[at]["command"] not in _MUTATING, listed[at][by] == usual
-
-    kept, left, room = set[int](), Counter[str](), MOST_LISTED
-    for at in sorted(range(len(listed)), key=rank):
-        size = len(json.dumps(listed[at])) + 2
-        if listed[at]["command"] in _MUTATING or size <= room:
-            room -= size
-            kept.add(at)
-        else:
-            room = 0  # of what is alike, none behind the first that is left out
-            left[str(listed[at][by])] += 1
-    found: dict[str, Any] = {name: [each for at, each in enumerate(listed) if at in kept]}
-    return found | {f"{name}_left_out": dict(left)} if left else found
 
 
 def _targets(analysis: Analysis) -> Counter[tuple[type[Command], str]]:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from guideway.interpreter.approvals import Ticket
+from guideway.interpreter.audit.bounds import bounded
 from guideway.interpreter.audit.chain import moment
 from guideway.interpreter.audit.entry import Entry, Kind
 from guideway.interpreter.audit.facts import of_who
@@ -16,7 +17,7 @@ def of(kind: Kind, ticket: Ticket, now: float, **more: Any) -> Entry:
         "digest": binding.digest,
         "caller": of_who(binding.who, binding.tenant),
     }
-    return Entry(kind, binding.tenant, now, facts | more)
+    return Entry(kind, binding.tenant, now, bounded(facts | more))
 
 
 def asked(ticket: Ticket) -> Entry:

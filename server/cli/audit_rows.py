@@ -14,6 +14,7 @@ RUN_DIGITS: Final = 8
 
 _GOOD: Final = frozenset({"ok", "completed", "contained"})
 _MOST_NAMES: Final = 3
+_MOST_LEFT_OUT: Final = 1_000_000  # more commands no program has
 
 
 def show_row(console: Console, record: Kept, *, tenant: bool) -> None:
@@ -89,8 +90,16 @@ def _doing(body: Mapping[str, Any]) -> str:
     listed = body.get("commands") or body.get("worst_case") or ()
     names = [f"{each.get('command')} {each.get('target')}" for each in listed if isinstance(each, dict)]
     names.sort(key=lambda name: not name.startswith("RESTART "))
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return f" {', '.join(names[:_MOST_NAMES])}{more}" if names else ""
+    more = max(0, len(names) - _MOST_NAMES) + _left_out(body)
+    behind = f" and {more} more" if more else ""
+    return f" {', '.join(names[:_MOST_NAMES])}{behind}" if names else ""
+
+
+def _left_out(body: Mapping[str, Any]) -> int:
+    """Return how many commands a record does not list, since it would be too long."""
+    left = body.get("commands_left_out") or body.get("worst_case_left_out")
+    counts = left.values() if isinstance(left, dict) else ()
+    return sum(count for count in counts if isinstance(count, int) and 0 < count <= _MOST_LEFT_OUT)
 
 
 def _refusal(body: Mapping[str, Any]) -> str:

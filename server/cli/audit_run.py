@@ -164,6 +164,8 @@ def _show_program(console: Console, call: Mapping[str, Any]) -> None:
     with suppress(Refusal):  # private, or of another version's language: it is shown as it is
         program = format_program(parse(program, limits=_LIMITS))
     show_program(console, program)
+    if isinstance(left := call.get("program_left_out"), int):
+        _wrapped(console, "  ", f"not in the record, which would be too long: {left:,} more characters of it", DIM)
 
 
 def _show_why(console: Console, run: Run, call: Mapping[str, Any]) -> None:
@@ -178,11 +180,14 @@ def _show_why(console: Console, run: Run, call: Mapping[str, Any]) -> None:
         console.line("  ", (decision + its, color_of), f" {each.get('command')} {each.get('target')}")
         _wrapped(console, "    ", f"{label}: {each.get('source')}", DIM)
     _show_left_out(console, call, "commands")
-    refusal = refused.get("refusal") if refused else None
-    for each in _listed(refusal if isinstance(refusal, dict) else {}, "reasons"):
+    found = refused.get("refusal") if refused else None
+    refusal = found if isinstance(found, dict) else {}
+    for each in _listed(refusal, "reasons"):
         where = f"{each.get('line')}:{each.get('column')}"
         console.line("  ", (str(each.get("code")), RED), f" at {where}:")
         _wrapped(console, "    ", str(each.get("message")), "")
+    if isinstance(more := refusal.get("more"), int):
+        console.line("  ", (f"and {more:,} more reasons, which the record does not list", DIM))
     for record in run.records:
         if record.kind.startswith("ticket."):
             body = body_of(record)
@@ -215,11 +220,12 @@ def _show_done(console: Console, run: Run) -> None:
 
 
 def _show_left_out(console: Console, body: Mapping[str, Any], name: str) -> None:
-    """Write how many commands or steps a record left out, so that none was too long: each of them only read."""
+    """Write how many commands or steps a record left out, so that none was too long: none of them changed anything."""
     left = body.get(f"{name}_left_out")
     if isinstance(left, dict) and left:
         counts = ", ".join(f"{count} {word}" for word, count in left.items())
-        _wrapped(console, "  ", f"not listed in the record, which would be too long: {counts}; they only read", DIM)
+        why = "nothing of it ran" if left.keys() & {"refused", "not_run"} else "they only read"
+        _wrapped(console, "  ", f"not listed in the record, which would be too long: {counts}; {why}", DIM)
 
 
 def _show_proof(console: Console, run: Run, verdict: Verdict) -> None:

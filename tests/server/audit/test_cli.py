@@ -188,11 +188,24 @@ def test_following_goes_on_as_records_come_and_ends_at_ctrl_c(folder: Path) -> N
 
 def test_a_run_says_how_much_of_it_its_record_left_out(folder: Path, said: Said) -> None:
     run = "00000000-0000-4000-8000-00000000abcd"
-    ended = {"status": "completed", "steps": [], "steps_left_out": {"ok": 900}, "run": run, "caller": CALLER}
-    append(
-        folder,
-        Entry(Kind.RUN_BEGUN, None, NOW, {"run": run, "caller": CALLER, "commands": [], "program": "PING"}),
-        Entry(Kind.RUN_ENDED, None, NOW, ended),
-    )
+    begun = {"commands": [], "commands_left_out": {"allowed": 700}, "program": "PING", "program_left_out": 12_345}
+    ended = {"status": "completed", "steps": [], "steps_left_out": {"ok": 900}}
+    whose = {"run": run, "caller": CALLER}
+    append(folder, Entry(Kind.RUN_BEGUN, None, NOW, whose | begun), Entry(Kind.RUN_ENDED, None, NOW, whose | ended))
     shown = " ".join(said("show", run)[1].split())
+    assert "not in the record, which would be too long: 12,345 more characters of it" in shown
+    assert "not listed in the record, which would be too long: 700 allowed; they only read" in shown
     assert "not listed in the record, which would be too long: 900 ok; they only read" in shown
+
+
+def test_a_run_that_was_refused_says_how_much_of_that_its_record_left_out(folder: Path, said: Said) -> None:
+    run = "00000000-0000-4000-8000-00000000abcd"
+    commands = [{"command": "RESTART", "target": "database", "tier": 3, "source": "impact", "decision": "refused"}]
+    left = {"refused": 4, "not_run": 700}
+    refusal = {"code": "unknown_target", "reasons": [], "more": 31}
+    facts = {"commands": commands, "commands_left_out": left, "refusal": refusal, "run": run, "caller": CALLER}
+    append(folder, Entry(Kind.RUN_REFUSED, None, NOW, facts))
+    shown = " ".join(said("show", run)[1].split())
+    assert "which would be too long: 4 refused, 700 not_run; nothing of it ran" in shown
+    assert "and 31 more reasons, which the record does not list" in shown
+    assert "RESTART database and 704 more" in " ".join(said("tail", "-n", "1")[1].split())
