@@ -170,11 +170,12 @@ async def test_of_as_many_commands_what_restarts_and_what_failed_is_there_and_th
 
 async def test_a_service_that_is_there_does_not_hide_behind_names_that_somebody_made_up() -> None:
     """Nothing of it ran: the restarts that were asked for are counted, what they would have changed is named."""
-    program = f'{restarts([name[:46] for name in NAMES[: COMMANDS - 1]])} RESTART "database"'
+    made_up = [name[:46] for name in NAMES[: COMMANDS - 1]]
+    program = f'{restarts(made_up[:-9])} RESTART "database" {restarts(made_up[-9:])}'
     _, trail = await run(program, [Scope.READ], asked=Asked())
     [refused] = trail.facts(Kind.RUN_REFUSED)
     listed = [(each["target"], each["decision"]) for each in refused["commands"]]
-    assert listed[-1] == ("database", "not_run")
+    assert ("database", "not_run") in listed
     assert len([each for each in listed if each[1] == "refused"]) == 20
     assert refused["commands_left_out"] == {"not_run": COMMANDS - len(listed)}
     assert len(refused["refusal"]["reasons"]) == 20
