@@ -8,6 +8,7 @@ from guideway import __version__
 from guideway.dsl.recovery import nearest
 from guideway.server.cli.command import Command, Complaint, Exit, Parser
 from guideway.server.cli.console import BOLD, RED, Console, clean, write_json
+from guideway.server.uncollected import uncollected
 
 #: Every command, by the name of its module, with what ``guideway --help`` says of it.
 COMMANDS = {
@@ -35,7 +36,8 @@ _OPTIONS = ("--config", "--as", "--json", "--color")  # what many commands take;
 
 def load(name: str) -> Command:
     """Return a command of ``COMMANDS``."""
-    command: Command = import_module(f"guideway.server.cli.{name}").COMMAND
+    with uncollected():
+        command: Command = import_module(f"guideway.server.cli.{name}").COMMAND
     return command
 
 
