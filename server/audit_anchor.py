@@ -63,18 +63,14 @@ def furthest(path: Path, belief: Belief) -> dict[str, Seal]:
     What else stands in the file proves nothing, and is passed over; a file that is not there has none. Raises
     ``OSError``.
     """
-    by_trail: dict[str, list[tuple[int, str]]] = defaultdict(list)
     try:
-        with path.open("rb") as file:
-            for line in file:
-                words = line[:_MOST_LINE].decode("ascii", "replace").split()
-                try:
-                    said = unproven(words[-1] if words else "")
-                except Unbelieved:
-                    continue
-                by_trail[said.trail].append((said.seq, words[-1]))
+        kept, _ = read_checkpoints(path)
     except FileNotFoundError:
         return {}
+    by_trail: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    for seal in kept:
+        said = unproven(seal)
+        by_trail[said.trail].append((said.seq, seal))
     found: dict[str, Seal] = {}
     for trail, seals in by_trail.items():
         for _, seal in sorted(seals, reverse=True):  # a signature takes a tenth of a millisecond: as few as may be

@@ -61,10 +61,8 @@ class Peers:
         elif self._listens == "http" and not (peer and peer.is_loopback) and not is_public:
             await self._refuse(_STRANGER, scope, receive, send)
             return
-        scope["client"] = client and (
-            str(client),
-            port if client == peer else 0,
-        )  # here, so that it is so further out too
+        # In the scope itself: whoever stands around this one records where a request came from.
+        scope["client"] = client and (str(client), port if client == peer else 0)
         if came_by == "http" and self._asked == "https" and not is_public:
             await self._refuse(_IN_THE_CLEAR, scope, receive, send)
         else:

@@ -18,6 +18,9 @@ VERSION: Final = 1
 BEGINNING: Final = "0" * 64
 """What the first record of a trail has as ``prev``."""
 
+LAST_TIME: Final = 253_402_300_799.0
+"""The last second of the year 9999, in seconds since the epoch: later ones ``moment`` cannot tell."""
+
 RESERVED: Final = frozenset({"v", "trail", "seq", "prev", "time", "kind"})
 """Keys of a body that are not an entry's facts."""
 

@@ -198,7 +198,7 @@ def _place(value: Any, number: int) -> int:
     return int(value)
 
 
-def _require(is_so: bool, number: int, otherwise: str) -> None:  # it is what is required
+def _require(is_so: bool, number: int, otherwise: str) -> None:
     if not is_so:
         raise NotExported(f"line {number} {otherwise}")
 

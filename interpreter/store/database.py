@@ -262,7 +262,7 @@ def told(place: str, errors: type[Exception] = sa.exc.DBAPIError) -> Iterator[No
         raise StoreUnavailable(f"{place} cannot be used: {' '.join(str(error).split())}") from error
     except OSError as error:
         raise StoreUnavailable(f"{place} cannot be used: {error.strerror or type(error).__name__}") from error
-    except (ValueError, LookupError) as error:
+    except (ValueError, LookupError, TypeError, ArithmeticError) as error:  # SQLite keeps a value of any type
         raise StoreUnavailable(f"{place} holds a row that cannot be read, or was asked to: {error!r}") from error
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from guideway.interpreter.audit.chain import moment, trail_words
+from guideway.interpreter.audit.chain import LAST_TIME, moment, trail_words
 from guideway.interpreter.audit.entry import Entry, Kind
 from guideway.interpreter.audit.keeping import Keeping
 from guideway.interpreter.audit.known_heads import KnownHeads
@@ -20,9 +20,16 @@ MOST: Final = 2_000
 
 
 def spans(connection: sa.Connection) -> list[tuple[float, float]]:
-    """Return when records were written: the first and the last time of each hour that has any, the newest first."""
+    """Return when records were written: the first and the last time of each hour that has any, the newest first.
+
+    What is no time, which ``audit verify`` tells of, says nothing.
+    """
     hour = sa.cast(TRAIL.c.at / 3_600, sa.BigInteger)
-    times = sa.select(sa.func.min(TRAIL.c.at), sa.func.max(TRAIL.c.at)).group_by(hour)
+    times = (
+        sa.select(sa.func.min(TRAIL.c.at), sa.func.max(TRAIL.c.at))
+        .where(TRAIL.c.at.between(0, LAST_TIME))
+        .group_by(hour)
+    )
     return sorted(((first, last) for first, last in connection.execute(times)), reverse=True)
 
 

@@ -88,7 +88,7 @@ def _append(
     is_due = seal is not None and (
         seal_before is None  # from its first seal on it is known outside that there is such a trail
         or not 0 <= seq - checkpoint_seq < keeping.checkpoint_records
-        or abs(now - checkpoint_at) >= keeping.checkpoint_seconds  # the clock may have been set back
+        or not abs(now - checkpoint_at) < keeping.checkpoint_seconds  # the clock may have been set back; NaN is none
     )
     if is_due:
         _CHECKPOINT.run(connection, trail=trail, seq=seq, seal=seal)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from guideway.interpreter.audit.chain import read_body
+from guideway.interpreter.audit.chain import LAST_TIME, read_body
 from guideway.interpreter.audit.entry import Kind
 from guideway.interpreter.audit.keeping import Head, Kept, Oddity
 from guideway.interpreter.audit.sealed import Unbelieved, unproven
@@ -19,7 +19,6 @@ from guideway.interpreter.store.tables import CHECKPOINTS, TRAIL, TRAILS
 _HEAD: Final = ("trail", "seq", "hash", "seal", "checkpoint_seq")
 _RECORD: Final = ("trail", "seq", "body", "hash", "at", "kind", "run_id", "subject")
 _NO_TIME: Final = -1.0
-_LAST_TIME: Final = 253_402_300_799.0  # the last second of the year 9999
 
 #: What SQLite may call the type of each column's values.
 _TEXT, _PLACE, _TIME = ("text",), ("integer",), ("real", "integer")
@@ -101,7 +100,7 @@ def records(
 
 def _record(row: Iterable[Any]) -> Kept:
     trail, seq, body, digest, at, kind, run_id, subject = row
-    is_time = isinstance(at, float | int) and 0 <= at <= _LAST_TIME
+    is_time = isinstance(at, float | int) and 0 <= at <= LAST_TIME
     return Kept(
         _text(trail),
         seq,

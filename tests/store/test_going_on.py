@@ -259,3 +259,32 @@ def test_the_furthest_checkpoint_of_a_file_is_found_among_what_is_none(tmp_path:
     found = furthest(file, Believed([KEY]))
     assert {trail: seal.seq for trail, seal in found.items()} == {"": 5, "red": 7}
     assert furthest(tmp_path / "missing", Believed([KEY])) == {}
+
+
+@pytest.mark.parametrize("column", ["seq", "checkpoint_seq", "checkpoint_at"])
+async def test_a_head_with_a_value_of_no_place_or_time_lets_nothing_be_added_and_says_so(
+    tmp_path: Path, column: str
+) -> None:
+    place = Place({"folder": tmp_path / "store"})  # PostgreSQL keeps no such value
+    await written(place)
+    store = place.open(keeping=keeping())[0]
+    change = sa.update(TRAILS).values({column: sa.literal_column("'x'")})
+    await changed(store, lambda connection: connection.execute(change))
+    with pytest.raises(StoreUnavailable, match=r"cannot be gone on with|holds a row that cannot be read"):
+        await add(store, 9)
+    await store.close()
+
+
+@pytest.mark.parametrize("at", ["'x'", "x'00'", "1e300", "-1e300", "1e999"])
+async def test_a_record_with_a_time_that_is_none_stops_no_sweep(tmp_path: Path, at: str) -> None:
+    """What clears up runs as long as the server does: an error of it would be the server's end."""
+    place = Place({"folder": tmp_path / "store"})
+    kept = keeping(checkpoint_records=2, keep_seconds=86_400.0)
+    store = place.open(keeping=kept)[0]
+    await add(store, 1, 2, 3, 4)
+    change = sa.update(TRAIL).where(TRAIL.c.seq == 2).values(at=sa.literal_column(at))
+    await changed(store, lambda connection: connection.execute(change))
+    await store.sweep(NOW)
+    await store.sweep(NOW + 60)
+    assert len(await bodies(store)) == 4
+    await store.close()

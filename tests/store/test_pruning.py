@@ -1,5 +1,6 @@
 """Checkpoints, and old records that go: what is left is proven, and a wrong clock removes nothing."""
 
+import re
 import time
 
 import pytest
@@ -106,7 +107,7 @@ async def test_a_clock_that_is_set_removes_nothing(place: Place, caplog: pytest.
     for now in (NOW + 5, NOW + 86_400 * 365, NOW + 6, NOW - 86_400 * 365):
         await store.sweep(now)
         assert len(await whole(store)) == 4
-    assert "the clock was set by 31535995 s" in caplog.text
+    assert re.search(r"the clock was set by 315359\d\d s", caplog.text)  # less what this has taken
     await store.close()
     later = place.open(keeping=keeping(checkpoint_records=2, keep_seconds=86_400 * 90))[0]
     await later.sweep(NOW + 86_400 * 365)  # the first of a process
